@@ -500,9 +500,10 @@ fn defect(text: &str) -> String {
     format!("the native kernel failed ({text}); this is a defect of pyspark-dynamic-kafka, please report it")
 }
 
-/// Return whether the bytes of a value have to be kept: for Spark, or to show them beside its error.
+/// Return whether the bytes of a value have to be kept: for Spark, to show them beside its error, or because a value that is
+/// skipped is no tombstone.
 fn is_kept(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Left | Outcome::Failed)
+    outcome != Outcome::Decoded
 }
 
 /// Return the array of a column that was begun, because it is wanted.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::python::{Batch, guarded};
 
-type Encoded = (Batch, Vec<usize>, Vec<(usize, String, String)>);
+type Encoded = (Batch, Vec<(usize, String, String)>);
 
 /// Turns rows into messages.
 #[pyclass(frozen, module = "dynamic_kafka._kernel")]
@@ -32,8 +32,8 @@ impl Encoder {
         Ok(Self { encoder: made.map_err(refused)? })
     }
 
-    /// Return a batch with the messages of rows as its only column, the places of the rows that are left, and the errors: the
-    /// place of a row, its column and the reason.
+    /// Return a batch with the messages of rows as its only column, and the errors: the place of a row, its
+    /// column and the reason.
     ///
     /// Raises:
     ///     ValueError: If the rows have other columns than the spec.
@@ -44,7 +44,7 @@ impl Encoder {
         let encoded = guarded(py, || self.encoder.encode(&StructArray::from(rows.0), prefix))?.map_err(refused)?;
         let messages: ArrayRef = Arc::new(encoded.messages);
         let batch = RecordBatch::try_from_iter_with_nullable([("messages", messages, true)]).map_err(refused)?;
-        Ok((Batch { batch }, encoded.left, encoded.errors))
+        Ok((Batch { batch }, encoded.errors))
     }
 }
 

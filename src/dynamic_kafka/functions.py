@@ -66,7 +66,8 @@ def from_kafka(
         return row_or_error(row, decoded, value, used.name, skip=policy == "skip")
 
     decoded = used.decode(column, fields, parsed)
-    if used.decoder is not None:  # Spark calls an Arrow function once, wherever its result is used
+    # Spark calls an Arrow function once, wherever its result is used, but not within a lambda.
+    if used.decoder is not None and not used.changelog:
         return checked(column, decoded)
     both = F.struct(column.alias("value"), decoded.alias("decoded"))
     return let(both, lambda message: checked(message["value"], message["decoded"]))

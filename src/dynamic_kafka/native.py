@@ -35,12 +35,10 @@ class Encoded(NamedTuple):
 
     Attributes:
         messages: A message for each row, binary; null for a row that is null or has none.
-        left: The places of the rows that the kernel is not certain about.
         errors: The places of the rows that cannot be encoded, each with its column and the reason.
     """
 
     messages: pa.BinaryArray
-    left: Sequence[int]
     errors: Sequence[tuple[int, str, str]]
 
 
@@ -54,7 +52,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 11
+_INTERFACE = 12
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -155,8 +153,8 @@ def encoder(columns: pa.StructType, spec: str) -> Encode:
 
     def encode(rows: pa.StructArray, prefix: bytes) -> Encoded:
         whole = pa.concat_arrays([rows, rows.slice(0, 0)]) if _is_slice(rows) else rows
-        messages, left, errors = made.encode(whole.cast(_without_texts(columns)), prefix)
-        return Encoded(pa.record_batch(messages).column(0), left, errors)
+        messages, errors = made.encode(whole.cast(_without_texts(columns)), prefix)
+        return Encoded(pa.record_batch(messages).column(0), errors)
 
     return encode
 

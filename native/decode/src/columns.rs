@@ -2,7 +2,7 @@
 //!
 //! Arrow's own builders cannot give back what was appended. These can: `truncate` returns a column to an earlier length.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -46,8 +46,6 @@ pub(crate) struct Column {
     pub(crate) width: usize,
     /// Whether the Arrow type does not allow a null.
     pub(crate) required: bool,
-    /// Whether numbers are microseconds of a duration.
-    is_duration: bool,
 }
 
 /// The values of a column, by its type.
@@ -67,6 +65,8 @@ pub(crate) enum Values {
     Date(Vec<i32>),
     /// Nanoseconds since midnight, and how many digits of a second the type has.
     Time(Vec<i64>, usize),
+    /// Microseconds.
+    Interval(Vec<i64>),
     /// Microseconds since 1970, and the time zone: with one it is an instant, without one a local time.
     Timestamp(Vec<i64>, Option<Arc<str>>),
     List(FieldRef, Vec<i32>, Box<Column>),
@@ -123,6 +123,13 @@ impl Bytes {
         sorted.windows(2).all(|pair| pair[0] != pair[1])
     }
 
+    /// Return, of each value from an index on, the last place.
+    pub(crate) fn last_places(&self, first: usize) -> HashSet<usize> {
+        let places = first..self.offsets.len() - 1;
+        let last: HashMap<&[u8], usize> = places.map(|place| (self.get(place), place)).collect();
+        last.into_values().collect()
+    }
+
     fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
         let data = Vec::with_capacity(self.data.len());
         let mut offsets = Vec::with_capacity(self.offsets.len());
@@ -150,6 +157,11 @@ impl Struct {
             return fields.iter().position(|f| f.name().as_bytes() == name);
         }
         self.by_name.get(name).copied()
+    }
+
+    /// Return the name of a field.
+    pub(crate) fn name(&self, index: usize) -> &str {
+        self.fields[index].name()
     }
 
     /// Return the error of a message with fields that do not fit some columns.
@@ -189,7 +201,7 @@ impl Column {
             DataType::Int8 => Values::Int8(Vec::new()),
             DataType::Int16 => Values::Int16(Vec::new()),
             DataType::Int32 => Values::Int32(Vec::new()),
-            DataType::Int64 | DataType::Duration(TimeUnit::Microsecond) => Values::Int64(Vec::new()),
+            DataType::Int64 => Values::Int64(Vec::new()),
             DataType::Float32 => Values::Float32(Vec::new()),
             DataType::Float64 => Values::Float64(Vec::new()),
             DataType::Decimal128(precision @ 1..=DECIMAL128_MAX_PRECISION, scale)
@@ -205,6 +217,7 @@ impl Column {
                 let digits = field.metadata().get(PRECISION).and_then(|text| text.parse().ok()).unwrap_or(6);
                 Values::Time(Vec::new(), digits)
             }
+            DataType::Duration(TimeUnit::Microsecond) => Values::Interval(Vec::new()),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Vec::new(), zone.clone()),
             DataType::List(element) => Values::List(element.clone(), vec![0], Box::new(Column::new(element)?)),
             DataType::Map(entries, false) => match entries.data_type() {
@@ -217,8 +230,7 @@ impl Column {
             DataType::Struct(fields) => Values::Struct(Struct::new(fields)?),
             _ => return Err(unsupported(field)),
         };
-        let is_duration = is_duration(field.data_type());
-        Ok(Self { required: !field.is_nullable(), is_duration, ..Self::of(values) })
+        Ok(Self { required: !field.is_nullable(), ..Self::of(values) })
     }
 
     pub(crate) fn of(values: Values) -> Self {
@@ -226,7 +238,7 @@ impl Column {
             Values::Struct(v) => 1 + v.columns.iter().map(|c| c.width).sum::<usize>(),
             _ => 1,
         };
-        Self { values, valid: NullBufferBuilder::new(0), width, required: false, is_duration: false }
+        Self { values, valid: NullBufferBuilder::new(0), width, required: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -241,7 +253,7 @@ impl Column {
             Values::Int8(v) => v.push(0),
             Values::Int16(v) => v.push(0),
             Values::Int32(v) | Values::Date(v) => v.push(0),
-            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) => v.push(0),
+            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) | Values::Interval(v) => v.push(0),
             Values::Float32(v) => v.push(0.0),
             Values::Float64(v) => v.push(0.0),
             Values::Decimal(v, ..) => v.push(0),
@@ -259,7 +271,7 @@ impl Column {
             Values::Int8(v) => v.truncate(len),
             Values::Int16(v) => v.truncate(len),
             Values::Int32(v) | Values::Date(v) => v.truncate(len),
-            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) => v.truncate(len),
+            Values::Int64(v) | Values::Time(v, _) | Values::Timestamp(v, _) | Values::Interval(v) => v.truncate(len),
             Values::Float32(v) => v.truncate(len),
             Values::Float64(v) => v.truncate(len),
             Values::Decimal(v, ..) => v.truncate(len),
@@ -285,7 +297,6 @@ impl Column {
             Values::Int8(v) => primitive::<Int8Type>(v, valid),
             Values::Int16(v) => primitive::<Int16Type>(v, valid),
             Values::Int32(v) => primitive::<Int32Type>(v, valid),
-            Values::Int64(v) if self.is_duration => primitive::<DurationMicrosecondType>(v, valid),
             Values::Int64(v) => primitive::<Int64Type>(v, valid),
             Values::Float32(v) => primitive::<Float32Type>(v, valid),
             Values::Float64(v) => primitive::<Float64Type>(v, valid),
@@ -303,6 +314,7 @@ impl Column {
             }
             Values::Date(v) => primitive::<Date32Type>(v, valid),
             Values::Time(v, _) => primitive::<Time64NanosecondType>(v, valid),
+            Values::Interval(v) => primitive::<DurationMicrosecondType>(v, valid),
             Values::Timestamp(v, zone) => {
                 let array = PrimitiveArray::<TimestampMicrosecondType>::new(taken(v), valid.finish());
                 Arc::new(array.with_timezone_opt(zone.clone()))
@@ -328,7 +340,9 @@ impl Column {
             Values::Int8(_) => len,
             Values::Int16(_) => 2 * len,
             Values::Int32(_) | Values::Date(_) | Values::Float32(_) => 4 * len,
-            Values::Int64(_) | Values::Time(..) | Values::Timestamp(..) | Values::Float64(_) => 8 * len,
+            Values::Int64(_) | Values::Time(..) | Values::Timestamp(..) | Values::Interval(_) | Values::Float64(_) => {
+                8 * len
+            }
             Values::Decimal(..) => 16 * len,
             Values::String(v) | Values::Binary(v) => 4 * len + v.data.len(),
             Values::List(_, _, element) => 4 * len + element.size_bytes(),
@@ -336,11 +350,6 @@ impl Column {
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
-}
-
-/// Return whether a type is that of durations.
-pub(crate) fn is_duration(type_: &DataType) -> bool {
-    matches!(type_, DataType::Duration(_))
 }
 
 /// Return whether a type can be that of a map's keys.

@@ -258,9 +258,15 @@ pub(crate) fn instant(text: &str, separator: u8) -> Option<i64> {
     local(trim(text).strip_suffix('Z')?.as_bytes(), separator)
 }
 
-fn local(text: &[u8], separator: u8) -> Option<i64> {
+/// Return the microseconds since 1970 of a time without blanks around it.
+pub(crate) fn local(text: &[u8], separator: u8) -> Option<i64> {
     let at = text.iter().position(|byte| *byte == separator)?;
-    let (date, time) = (&text[..at], &text[at + 1..]);
+    let (days, micros) = (iso_date(&text[..at])?, clock(&text[at + 1..])?.div_euclid(1000));
+    (days * SECONDS_A_DAY).checked_mul(MICROS_A_SECOND)?.checked_add(micros)
+}
+
+/// Return the days since 1970 of a date as in `2020-12-31`. A year of more than four digits has a sign.
+pub(crate) fn iso_date(date: &[u8]) -> Option<i64> {
     let (year, [b'-', m1, m2, b'-', d1, d2]) = date.split_at_checked(date.len().checked_sub(6)?)? else {
         return None;
     };
@@ -270,9 +276,7 @@ fn local(text: &[u8], separator: u8) -> Option<i64> {
         [_, _, _, _] => digits(year)?,
         _ => return None,
     };
-    let days = days(year, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?)?;
-    let micros = clock(time)?.div_euclid(1000);
-    (days * SECONDS_A_DAY).checked_mul(MICROS_A_SECOND)?.checked_add(micros)
+    days(year, digits(&[*m1, *m2])?, digits(&[*d1, *d2])?)
 }
 
 /// Return the nanoseconds since midnight of a time as in `23:59:59` or `23:59:59.123`.

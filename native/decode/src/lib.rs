@@ -1,16 +1,10 @@
 //! Kafka messages to Arrow columns: bytes in, a struct of the wanted columns out.
 //!
-//! Avro, CSV and Protobuf are decoded here alone: each message has a row, or an error with its place and its reason.
-//!
-//! A decoder of another format reads only what it is certain to read exactly as the expressions do that Spark evaluates without
-//! it (the package `dynamic_kafka.formats`). A message with anything else in it is `Left`: the caller keeps its bytes, and Spark
-//! decodes that message. So there is one truth, and no message is read in two ways. The documentation of each format's
-//! module says what it is certain about.
+//! All formats are decoded here alone: each message has a row, or an error with its place and its reason.
 //!
 //! There is no I/O and no `unsafe` here. Damaged and hostile messages cost no more memory than in proportion to their size.
 
 mod avro;
-mod cast;
 mod columns;
 mod csv;
 mod java;

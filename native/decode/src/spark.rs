@@ -61,6 +61,7 @@ fn simple(name: &str) -> Option<DataType> {
         "date" => DataType::Date32,
         "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         "timestamp_ntz" => DataType::Timestamp(TimeUnit::Microsecond, None),
+        _ if name.starts_with("interval day") => DataType::Duration(TimeUnit::Microsecond),
         _ if name.starts_with("time(") => DataType::Time64(TimeUnit::Nanosecond),
         _ => {
             let (precision, scale) = name.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;

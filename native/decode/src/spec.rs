@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields};
 use serde_json::Value;
 
-use crate::columns::is_duration;
 use crate::csv::Dialect;
 use crate::json::changelog::Envelope;
 use crate::schema_ids::{Key, Plans};
@@ -70,13 +69,16 @@ impl Spec {
         let lenient = matches!(spec["format"].as_str(), Some("json" | "csv" | "changelog"));
         let columns = columns.iter().map(|column| if lenient { relaxed(column) } else { column.as_ref().clone() });
         let columns: Fields = columns.map(|column| column.with_nullable(true)).collect();
-        if !matches!(spec["format"].as_str(), Some("protobuf" | "protobuf-confluent")) {
+        if matches!(spec["format"].as_str(), Some("csv" | "avro" | "avro-confluent")) {
             columns.iter().try_for_each(|column| without_durations(column))?;
         }
         let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
             Some("json") => {
-                let options = json::Options { fail_on_missing_field: option("json.fail-on-missing-field") };
+                let options = json::Options {
+                    fail_on_missing_field: option("json.fail-on-missing-field"),
+                    ignore_parse_errors: option("json.ignore-parse-errors"),
+                };
                 Ok(Self::json(&columns, options))
             }
             Some("changelog") => {
@@ -113,12 +115,12 @@ fn parsed(text: &str) -> Result<Value, Unsupported> {
     serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))
 }
 
-/// Refuse durations, which only Protobuf has.
+/// Refuse durations, which neither CSV nor Avro has.
 fn without_durations(field: &Field) -> Result<(), Unsupported> {
     match field.data_type() {
         DataType::Struct(fields) => fields.iter().try_for_each(|field| without_durations(field)),
         DataType::List(inner) | DataType::Map(inner, _) => without_durations(inner),
-        type_ if is_duration(type_) => Err(Unsupported(format!("column {} of the type {type_}", field.name()))),
+        type_ @ DataType::Duration(_) => Err(Unsupported(format!("column {} of the type {type_}", field.name()))),
         _ => Ok(()),
     }
 }
@@ -157,7 +159,7 @@ mod tests {
                 {"name":"d","type":{"type":"struct","fields":[{"name":"e","type":"timestamp_ntz"}]}}]}}"#,
         )
         .unwrap();
-        assert!(matches!(spec.format, Format::Json(json::Options { fail_on_missing_field: true })));
+        assert!(matches!(spec.format, Format::Json(json::Options { fail_on_missing_field: true, .. })));
         assert_eq!(spec.columns.iter().map(|f| f.name().as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         assert!(spec.columns.iter().all(|f| f.is_nullable()));
         let DataType::List(element) = spec.columns[1].data_type() else { panic!("no list") };

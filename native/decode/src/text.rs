@@ -61,14 +61,6 @@ pub(crate) fn timestamp(text: &[u8]) -> Certain<i64> {
     Ok(seconds * 1_000_000 + time(time_of_day, 9)? / 1000)
 }
 
-/// Return the microseconds since 1970 of an instant as in `2020-12-31 23:59:59.123Z`.
-pub(crate) fn instant(text: &[u8]) -> Certain<i64> {
-    let [local @ .., b'Z'] = text else {
-        return Err(Uncertain);
-    };
-    timestamp(local)
-}
-
 /// Return the microseconds since 1970 of an instant as in `2020-12-31T23:59:59.123+01:00`. Seconds and the minutes of the zone
 /// may be missing. Digits of less than a microsecond are cut.
 pub(crate) fn zoned_timestamp(text: &[u8]) -> Certain<i64> {
@@ -190,7 +182,6 @@ mod tests {
     fn timestamps_are_in_microseconds() {
         assert_eq!(timestamp(b"1970-01-01 00:00:01"), Ok(1_000_000));
         assert_eq!(timestamp(b"1969-12-31T23:59:59.999999999"), Ok(-1));
-        assert_eq!(instant(b"1970-01-01T00:00:00.000001Z"), Ok(1));
         for text in ["1970-01-01", "1970-01-01 00:00:00Z", "1970-01-01_00:00:00", ""] {
             assert_eq!(timestamp(text.as_bytes()), Err(Uncertain), "{text}");
         }

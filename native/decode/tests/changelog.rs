@@ -1,26 +1,31 @@
-//! Messages about changed rows: which are certain, and that nothing of another message is left behind.
+//! Messages about changed rows: what they become, their errors, and that nothing of another message is left behind.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, TimestampMicrosecondType};
 use arrow_array::{Array, StructArray};
-use dynamic_kafka_decode::Outcome::{self, Decoded, Left, Null};
+use dynamic_kafka_decode::Outcome::{self, Decoded, Failed, Null};
 use dynamic_kafka_decode::{Decoder, Spec};
 use proptest::prelude::*;
 
 const SCHEMA: &str = r#""schema":{"fields":[{"name":"id","type":"integer"},{"name":"name","type":"string"},
     {"name":"paid","type":"boolean"},{"name":"x","type":"double"}]}"#;
-const DEBEZIUM: &str = r#""format":"changelog","images":["before","after"],"kind":"op","inserts":["c","r"],"update":"u",
+const DEBEZIUM: &str = r#""format":"changelog","tool":"Debezium","hints":{"t":"exclude it"},"advice":"; set it","whole_rows":"keep it","images":["before","after"],"kind":"op","inserts":["c","r"],"update":"u",
     "delete":"d","metadata":[{"name":"schema","type":"string","field":"schema","field_type":"string","form":"value"},
     {"name":"time","type":"timestamp","field":"ts_ms","field_type":"string","form":"milliseconds"},
     {"name":"db","type":"string","field":"source","key":"db","form":"value"}]"#;
 const CANAL: &str = r#""format":"changelog","images":["old","data"],"kind":"type","inserts":["INSERT"],"update":"UPDATE",
-    "delete":"DELETE","partial":true,"batched":true,"texts":true,"metadata":[{"name":"keys","field":"pkNames",
+    "delete":"DELETE","partial":true,"batched":true,"tool":"Canal","skipped":["CREATE"],"metadata":[{"name":"keys","field":"pkNames",
     "type":{"type":"array","elementType":"string"},"field_type":{"type":"array","elementType":"string"},"form":"value"}]"#;
 const MAXWELL: &str = r#""format":"changelog","images":["old","data"],"kind":"type","inserts":["insert"],
     "update":"update","delete":"delete","partial":true,"metadata":[]"#;
 
 fn decoder(envelope: &str, more: &str) -> Decoder {
     Decoder::new(&Spec::parse(&format!("{{{envelope},{SCHEMA}{more}}}")).unwrap()).unwrap()
+}
+
+fn error(decoder: &mut Decoder, message: &str) -> String {
+    assert_eq!(outcome(decoder, message), Failed, "{message}");
+    decoder.finish().column(2).as_string::<i32>().value(0).to_owned()
 }
 
 fn outcome(decoder: &mut Decoder, message: &str) -> Outcome {
@@ -64,36 +69,46 @@ fn whole_rows_before_and_after_become_changes() {
 }
 
 #[test]
-fn what_is_not_certain_is_left() {
-    let mut decoder = decoder(DEBEZIUM, "");
-    for message in [
-        r#"{"after":{"id":1}}"#,
-        r#"{"after":{"id":1},"op":"t"}"#,
-        r#"{"after":{"id":1},"op":null}"#,
-        r#"{"after":{"id":1},"op":"c","op":"c"}"#,
-        r#"{"after":{"id":1},"op":5}"#,
-        r#"{"after":null,"op":"c"}"#,
-        r#"{"after":{"id":"1"},"op":"c"}"#,
-        r#"{"before":{"id":1},"after":{"id":1},"op":"c"}"#,
-        r#"{"before":null,"after":{"id":1},"op":"u"}"#,
-        r#"{"before":{"id":1},"after":{"id":1},"op":"d"}"#,
-        r#"{"after":{"id":1},"op":"c","source":"x"}"#,
-        r#"{"after":{"id":1},"op":"c","source":{"a":["\ud800"]}}"#,
-        r#"{"after":{"id":1},"op":"c"}x"#,
-        r#"{"after":[{"id":1}],"op":"c"}"#,
-        r#"{"payload":{"after":{"id":1},"op":"c"}}"#,
-        "{}",
-        "[]",
+fn errors_say_what_is_wrong() {
+    let mut strict = decoder(DEBEZIUM, "");
+    let mut lenient = decoder(DEBEZIUM, r#","ignore_parse_errors":true"#);
+    for (message, expected) in [
+        (r#"{"after":{"id":1}}"#, "It does not have the field \"op\" of Debezium's messages about rows; set it"),
+        (
+            r#"{"after":{"id":1},"op":null}"#,
+            "It does not have the field \"op\" of Debezium's messages about rows; set it",
+        ),
+        (r#"{"after":{"id":1},"op":"t"}"#, "Unknown \"op\" value \"t\": exclude it"),
+        (
+            r#"{"after":{"id":1},"op":5}"#,
+            "Unknown \"op\" value \"5\", which is not about a row; exclude such messages in Debezium or with \
+             'format.on-error'",
+        ),
+        (r#"{"after":null,"op":"c"}"#, "Its \"after\" is null"),
+        (r#"{"before":{},"op":"u"}"#, "Its \"after\" is null"),
+        (r#"{"after":{"id":1},"op":"u"}"#, "The \"before\" field of UPDATE message is null; keep it"),
+        (r#"{"after":{"id":1},"op":"d"}"#, "The \"before\" field of DELETE message is null; keep it"),
+        (r#"{"after":{"id":"x","name":"y","x":[]},"op":"c"}"#, "It does not fit the columns: after.id, after.x"),
+        (r#"{"after":{"id":1},"before":{"id":"x"},"op":"c"}"#, "It does not fit the columns: before.id"),
+        (r#"{"after":[{"id":1}],"op":"c"}"#, "It does not fit the columns: after"),
+        (r#"{"after":{"id":1},"op":"c","source":"x"}"#, "It does not fit the columns: source"),
+        (r#"{"after":{"id":1},"op":"c""#, "It is not a JSON object"),
+        ("[]", "It is not a JSON object"),
     ] {
-        assert_eq!(outcome(&mut decoder, message), Left, "{message}");
+        assert_eq!(error(&mut strict, message), expected, "{message}");
+        let (kept, null) = (message.contains("source") || message.contains("\"x\""), message.contains(":[{"));
+        assert_eq!(outcome(&mut lenient, message), if kept && !null { Decoded } else { Null }, "{message}");
     }
-    assert_eq!(changes(&decoder.finish()), []);
+    assert_eq!(outcome(&mut strict, r#"{"after":{"id":1},"op":"d","op":"c","source":{"a":["\ud800"]}}x"#), Decoded);
+    assert_eq!(outcome(&mut strict, r#"{"after":{"id":1},"before":{"id":2},"op":"c"}"#), Decoded);
+    assert_eq!(outcome(&mut strict, r#"{"after":{"id":1},"before":{"id":2},"op":"d"}"#), Decoded);
+    assert_eq!(changes(&strict.finish()), [change("+I", 1, ""), change("+I", 1, ""), change("-D", 2, "")]);
 }
 
 #[test]
 fn metadata_are_read_only_if_they_are_wanted() {
     let message = r#"{"after":{},"op":"c","ts_ms":"12","source":{"db":"shop","a":1.5},"schema":{"a" : [1, "x"]}}"#;
-    let mut decoders = [decoder(DEBEZIUM, r#","wanted":["schema","time","db"]"#), decoder(DEBEZIUM, "")];
+    let mut decoders = [decoder(DEBEZIUM, ""), decoder(DEBEZIUM, r#","wanted":[]"#)];
     let [wanted, not] = decoders.each_mut().map(|decoder| {
         assert_eq!(outcome(decoder, message), Decoded);
         decoder.finish().column(1).as_struct().clone()
@@ -102,14 +117,22 @@ fn metadata_are_read_only_if_they_are_wanted() {
     assert_eq!(wanted.column(1).as_primitive::<TimestampMicrosecondType>().value(0), 12_000);
     assert_eq!(wanted.column(2).as_string::<i32>().value(0), "shop");
     assert!(not.columns().iter().all(|column| column.is_null(0)));
-    for message in [
-        r#"{"after":{},"op":"c","ts_ms":"x"}"#,
-        r#"{"after":{},"op":"c","ts_ms":1.5}"#,
-        r#"{"after":{},"op":"c","schema":[1.0]}"#,
-        r#"{"after":{},"op":"c","source":{"db":"a","db":"b"}}"#,
+    for (message, expected) in [
+        (r#"{"after":{},"op":"c","ts_ms":"x"}"#, [None; 3]),
+        (r#"{"after":{},"op":"c","ts_ms":1.5,"source":{"db":null}}"#, [None; 3]),
+        (r#"{"after":{},"op":"c","schema":[1.0, "\u0061\u0001"]}"#, [Some("[1.0,\"a\\u0001\"]"), None, None]),
+        (r#"{"after":{},"op":"c","source":{"db":"a","db":{"b": true}}}"#, [None, None, Some("{\"b\":true}")]),
     ] {
-        assert_eq!(decoders.each_mut().map(|decoder| outcome(decoder, message)), [Left, Decoded], "{message}");
+        let [wanted, _] = decoders.each_mut().map(|decoder| {
+            assert_eq!(outcome(decoder, message), Decoded, "{message}");
+            decoder.finish().column(1).as_struct().clone()
+        });
+        for (column, expected) in wanted.columns().iter().zip(expected) {
+            assert_eq!(column.is_valid(0), expected.is_some(), "{message}");
+            assert!(expected.is_none_or(|text| column.as_string::<i32>().value(0) == text), "{message}");
+        }
     }
+    assert_eq!(outcome(&mut decoders[1], r#"{"after":{},"op":"c","source":1}"#), Decoded);
 }
 
 #[test]
@@ -120,8 +143,13 @@ fn a_message_may_be_in_a_payload() {
     let rows = decoder.finish();
     assert_eq!(rows.column(1).as_struct().column(0).as_string::<i32>().value(0), r#"{"a":null}"#);
     assert_eq!(changes(&rows), [change("+I", 1, "")]);
-    for message in [r#"{"after":{"id":1},"op":"c"}"#, r#"{"schema":{},"payload":null}"#, r#"{"payload":[]}"#] {
-        assert_eq!(outcome(&mut decoder, message), Left, "{message}");
+    let no_kind = "It does not have the field \"op\" of Debezium's messages about rows; set it";
+    for (message, expected) in [
+        (r#"{"after":{"id":1},"op":"c"}"#, no_kind),
+        (r#"{"schema":{},"payload":null}"#, no_kind),
+        (r#"{"payload":[]}"#, "It does not fit the columns: payload"),
+    ] {
+        assert_eq!(error(&mut decoder, message), expected, "{message}");
     }
 }
 
@@ -138,15 +166,21 @@ fn of_an_old_row_only_what_changed_is_there() {
     let expected =
         [change("-U", 1, ""), change("+U", 1, "n"), change("-U", 2, "m"), change("+U", 2, "m"), change("-D", 2, "")];
     assert_eq!(changes(&decoder.finish()), expected);
-    for message in [
-        r#"{"type":"update","data":{"id":1}}"#,
-        r#"{"type":"update","data":{"id":1},"old":{"id":2,"id":3}}"#,
-        r#"{"type":"update","data":{"id":1,"id":1},"old":{"id":2}}"#,
-        r#"{"type":"update","data":{"id":1},"old":{"other":["\u0041"]}}"#,
-        r#"{"type":"insert","data":{"id":1},"old":{}}"#,
+    for (message, expected) in [
+        (r#"{"type":"update","data":{"id":1}}"#, "Update event: \"old\" has fewer rows than \"data\""),
+        (r#"{"type":"insert","old":{"id":1}}"#, "Its \"data\" is null"),
+        (r#"{"type":"update","data":{"id":"x"},"old":{"id":[]}}"#, "It does not fit the columns: data.id, old.id"),
+        (r#"{"type":"insert","data":{"id":1},"old":{"id":[]}}"#, "It does not fit the columns: old.id"),
     ] {
-        assert_eq!(outcome(&mut decoder, message), Left, "{message}");
+        assert_eq!(error(&mut decoder, message), expected, "{message}");
     }
+    for message in [
+        r#"{"type":"update","data":{"id":1,"id":2},"old":{"id":3,"id":4,"other":["\u0041"]}}"#,
+        r#"{"type":"insert","data":{"id":5},"old":{"id":6}}"#,
+    ] {
+        assert_eq!(outcome(&mut decoder, message), Decoded, "{message}");
+    }
+    assert_eq!(changes(&decoder.finish()), [change("-U", 4, ""), change("+U", 2, ""), change("+I", 5, "")]);
 }
 
 #[test]
@@ -166,26 +200,36 @@ fn a_message_may_have_several_rows_of_texts() {
     let row = rows.column(0).as_list::<i32>().values().as_struct().column(1).as_struct().clone();
     let paid = row.column(2).as_boolean();
     assert_eq!([paid.value(0), paid.value(1)], [true, false]);
-    for message in [
-        r#"{"type":"INSERT","data":[{"id":"1"}]}"#,
-        r#"{"database":"d","type":"INSERT","data":[{"id":"1.0"}]}"#,
-        r#"{"database":"d","type":"INSERT","data":[{"paid":"é"}]}"#,
-        r#"{"database":"d","type":"INSERT","data":[{"x":1.5}]}"#,
-        r#"{"database":"d","type":"INSERT","data":[{},null]}"#,
-        r#"{"database":"d","type":"INSERT","data":{}}"#,
-        r#"{"database":"d","type":"UPDATE","data":[{},{}],"old":[{}]}"#,
-        r#"{"database":"d","type":"UPDATE","data":[{}],"old":[{},{}]}"#,
-        r#"{"database":"d","type":"CREATE","data":null}"#,
-        r#"{"database":"d","type":"INSERT","data":[{}],"pkNames":[1]}"#,
+    let no_row = "Its \"data\" is null, or one of its rows is";
+    for (message, expected) in [
+        (r#"{"type":"INSERT","data":[{"id":"1"}]}"#, "It does not have the field \"database\""),
+        (r#"{"database":"d","type":"INSERT","data":[{"id":"1.0"}]}"#, "It does not fit the columns: data.id"),
+        (r#"{"database":"d","type":"INSERT","data":[{},null]}"#, no_row),
+        (r#"{"database":"d","type":"INSERT"}"#, no_row),
+        (r#"{"database":"d","type":"INSERT","data":{}}"#, "It does not fit the columns: data"),
+        (r#"{"database":"d","type":"INSERT","data":[1]}"#, "It does not fit the columns: data"),
+        (
+            r#"{"database":"d","type":"UPDATE","data":[{},{}],"old":[{}]}"#,
+            "Update event: \"old\" has fewer rows than \"data\"",
+        ),
+        (r#"{"database":"d","type":"INSERT","data":[{}],"pkNames":1}"#, "It does not fit the columns: pkNames"),
     ] {
-        assert_eq!(outcome(&mut decoder, message), Left, "{message}");
+        assert_eq!(error(&mut decoder, message), expected, "{message}");
+    }
+    for (message, expected) in [
+        (r#"{"database":"d","type":"UPDATE","data":[{}],"old":[{},{}]}"#, Decoded),
+        (r#"{"database":"d","type":"CREATE","data":null}"#, Null),
+        (r#"{"database":"e","type":"ALTER","data":1}"#, Null),
+        (r#"{"database":"d","type":"INSERT","data":[{"paid":"é","x":1.5}],"pkNames":[1]}"#, Decoded),
+    ] {
+        assert_eq!(outcome(&mut decoder, message), expected, "{message}");
     }
 }
 
 #[test]
 fn what_is_no_envelope_is_named() {
     for (text, expected) in [
-        (r#"{"format":"changelog","schema":{"fields":[]}}"#, "null is no text"),
+        (r#"{"format":"changelog","schema":{"fields":[]}}"#, "images null"),
         (r#"{"format":"changelog","images":["a"],"kind":"k","schema":{"fields":[]}}"#, r#"images ["a"]"#),
     ] {
         assert_eq!(Spec::parse(text).unwrap_err().to_string(), expected);

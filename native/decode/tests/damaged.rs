@@ -2,7 +2,7 @@
 //! messages, and a message is decoded the same whatever was before it.
 
 use arrow_array::{Array, StructArray};
-use dynamic_kafka_decode::Outcome::{self, Decoded, Failed, Left};
+use dynamic_kafka_decode::Outcome::{self, Decoded, Failed, Null};
 use dynamic_kafka_decode::{Decoder, Key, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ fn long(value: i64, out: &mut Vec<u8>) {
 /// Decode messages; return what became of the last one, and its row.
 fn last(spec: &Spec, messages: &[&[u8]]) -> (Outcome, StructArray) {
     let mut decoder = Decoder::new(spec).unwrap();
-    let mut outcome = Left;
+    let mut outcome = Null;
     for message in messages {
         outcome = decoder.append(Some(message));
     }

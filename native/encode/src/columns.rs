@@ -24,7 +24,7 @@ pub(crate) enum Values<'a> {
     Int16(&'a [i16]),
     /// Also days since 1970.
     Int32(&'a [i32]),
-    /// Also times and timestamps.
+    /// Also times, intervals and timestamps.
     Int64(&'a [i64]),
     Float32(&'a [f32]),
     Float64(&'a [f64]),
@@ -46,10 +46,7 @@ impl<'a> Column<'a> {
             Type::Int8 => Values::Int8(numbers::<Int8Type>(array).ok_or_else(other)?),
             Type::Int16 => Values::Int16(numbers::<Int16Type>(array).ok_or_else(other)?),
             Type::Int32 => Values::Int32(numbers::<Int32Type>(array).ok_or_else(other)?),
-            Type::Int64 => {
-                let found = numbers::<Int64Type>(array).or_else(|| numbers::<DurationMicrosecondType>(array));
-                Values::Int64(found.ok_or_else(other)?)
-            }
+            Type::Int64 => Values::Int64(numbers::<Int64Type>(array).ok_or_else(other)?),
             Type::Float32 => Values::Float32(numbers::<Float32Type>(array).ok_or_else(other)?),
             Type::Float64 => Values::Float64(numbers::<Float64Type>(array).ok_or_else(other)?),
             Type::Decimal(_, scale) => match array.data_type() {
@@ -71,6 +68,7 @@ impl<'a> Column<'a> {
             },
             Type::Date => Values::Int32(numbers::<Date32Type>(array).ok_or_else(other)?),
             Type::Time => Values::Int64(numbers::<Time64NanosecondType>(array).ok_or_else(other)?),
+            Type::Interval => Values::Int64(numbers::<DurationMicrosecondType>(array).ok_or_else(other)?),
             Type::Timestamp | Type::TimestampNtz => {
                 Values::Int64(numbers::<TimestampMicrosecondType>(array).ok_or_else(other)?)
             }

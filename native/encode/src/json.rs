@@ -1,17 +1,15 @@
-//! The format `json`: a row is a JSON object, as the expressions of `formats/json/encoding.py` write it.
-//!
-//! The encoder is certain about all values of these types:
+//! The format `json`: a row is a JSON object, byte by byte as Flink writes it.
 //!
 //! | column | is written as |
 //! |---|---|
 //! | BOOLEAN, TINYINT, SMALLINT, INT, BIGINT | `true`, `1` |
+//! | FLOAT, DOUBLE | the shortest text, as Java writes them since version 19; `"NaN"`, `"Infinity"` |
 //! | DECIMAL | Java's `toString` without trailing zeros, or with all digits |
 //! | STRING | a text with Jackson's escapes; what is not UTF-8 becomes U+FFFD as in Java |
 //! | BYTES | Base64 |
-//! | DATE, TIMESTAMP, TIMESTAMP_LTZ | a text with as few digits as possible, instants with `Z` |
+//! | DATE, TIME, TIMESTAMP, TIMESTAMP_LTZ | a text with as few digits as possible, instants with `Z` |
+//! | INTERVAL DAY TO SECOND | a number of milliseconds |
 //! | ARRAY, MAP with texts as keys, ROW | of these types |
-//!
-//! FLOAT and DOUBLE are not: Java's texts of them depend on its version. Nor are TIME and intervals.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +19,8 @@ use crate::Uncertain;
 use crate::columns::{Column, Values, part, range};
 use crate::spec::{Type, Unsupported};
 use crate::{numbers, text};
+
+const MICROS_A_MILLISECOND: i64 = 1000;
 
 /// How JSON is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +51,13 @@ pub(crate) struct Writer {
 enum Step {
     Boolean,
     Number,
+    Float,
     Decimal(usize),
     Text,
     Binary,
     Date,
+    Time,
+    Interval,
     Timestamp,
     TimestampNtz,
     List(Box<Step>),
@@ -82,6 +85,9 @@ impl Writer {
             (Step::Number, Values::Int16(v)) => numbers::whole(v[row].into(), out),
             (Step::Number, Values::Int32(v)) => numbers::whole(v[row].into(), out),
             (Step::Number, Values::Int64(v)) => numbers::whole(v[row], out),
+            (Step::Float, Values::Float32(v)) => number(v[row].is_finite(), |out| numbers::float(v[row], out), out),
+            (Step::Float, Values::Float64(v)) => number(v[row].is_finite(), |out| numbers::double(v[row], out), out),
+            (Step::Interval, Values::Int64(v)) => numbers::whole(v[row] / MICROS_A_MILLISECOND, out),
             (Step::Decimal(scale), Values::Decimal(v, _)) if self.style.plain_decimals => {
                 numbers::plain_decimal(v[row], *scale, out);
             }
@@ -98,6 +104,11 @@ impl Writer {
             (Step::Date, Values::Int32(v)) => {
                 out.push(b'"');
                 numbers::date(v[row].into(), out);
+                out.push(b'"');
+            }
+            (Step::Time, Values::Int64(v)) => {
+                out.push(b'"');
+                numbers::time(v[row], out);
                 out.push(b'"');
             }
             (Step::Timestamp | Step::TimestampNtz, Values::Int64(v)) => {
@@ -161,32 +172,37 @@ impl Writer {
     }
 }
 
+/// Append a number, in quotes if JSON has no such number.
+fn number(is_finite: bool, write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    let quote: &[u8] = if is_finite { b"" } else { b"\"" };
+    out.extend_from_slice(quote);
+    write(out);
+    out.extend_from_slice(quote);
+}
+
 fn step(type_: &Type) -> Result<Step, Unsupported> {
     Ok(match type_ {
         Type::Boolean => Step::Boolean,
         Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => Step::Number,
+        Type::Float32 | Type::Float64 => Step::Float,
         Type::Decimal(_, scale) => {
             Step::Decimal(usize::try_from(*scale).map_err(|_| Unsupported(format!("type {type_:?}")))?)
         }
         Type::String => Step::Text,
         Type::Binary => Step::Binary,
         Type::Date => Step::Date,
+        Type::Time => Step::Time,
+        Type::Interval => Step::Interval,
         Type::Timestamp => Step::Timestamp,
         Type::TimestampNtz => Step::TimestampNtz,
         Type::List(element) => Step::List(Box::new(step(element)?)),
         Type::Map(key, value) if **key == Type::String => Step::Map(Box::new(step(value)?)),
         Type::Struct(fields) => Step::Struct(fields.iter().map(field).collect::<Result<_, _>>()?),
-        Type::Float32 | Type::Float64 | Type::Time | Type::Map(..) => {
-            return Err(Unsupported(format!("type {type_:?} as JSON")));
-        }
+        Type::Map(..) => return Err(Unsupported(format!("type {type_:?} as JSON"))),
     })
 }
 
 fn field((name, type_): &(String, Type)) -> Result<(Vec<u8>, Step), Unsupported> {
-    // The other code writes control characters in two ways.
-    if name.chars().any(|c| c < ' ') {
-        return Err(Unsupported(format!("the name {name:?} as JSON")));
-    }
     let mut quoted = Vec::new();
     text::quoted(name.as_bytes(), &mut quoted);
     quoted.push(b':');

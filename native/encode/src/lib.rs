@@ -1,11 +1,6 @@
 //! Arrow columns to Kafka messages: a struct array in, a message for each row out.
 //!
-//! Avro, CSV and Protobuf are encoded here alone: each row has a message, or an error with its column and its reason.
-//!
-//! An encoder of another format writes only what it is certain to write byte by byte as the code does that runs without it (the
-//! package `dynamic_kafka.formats`). Whether it is certain depends on the types of the columns first: `Encoder::new` refuses
-//! all others. A single row with an odd value is `left` to the other code. The documentation of each format's module says what
-//! it is certain about.
+//! All formats are encoded here alone: each row has a message, or an error with its column and its reason.
 //!
 //! There is no I/O and no `unsafe` here.
 
@@ -27,7 +22,7 @@ use fault::Written;
 use spec::Type;
 pub use spec::{Spec, Unsupported};
 
-/// A row cannot be encoded with certainty.
+/// A row cannot be encoded.
 struct Uncertain;
 
 /// Why a row has no message: Arrow counts the bytes of a batch's messages in 31 bits.
@@ -36,10 +31,8 @@ const TOO_LONG: &str = "is longer than a message can be, or does not fit into 2 
 /// The messages of a batch.
 #[derive(Debug)]
 pub struct Encoded {
-    /// A message for each row; null for a row that is null, is left or has an error.
+    /// A message for each row; null for a row that is null or has an error.
     pub messages: BinaryArray,
-    /// The rows that are left to the other code.
-    pub left: Vec<usize>,
     /// The rows that cannot be encoded: which one, its column, and the reason.
     pub errors: Vec<(usize, String, String)>,
 }
@@ -83,7 +76,7 @@ impl Encoder {
         let mut data = Vec::with_capacity(rows.len() * (prefix.len() + 64));
         let mut ends: Vec<i32> = Vec::with_capacity(rows.len() + 1);
         let mut valid = NullBufferBuilder::new(rows.len());
-        let (mut left, mut errors) = (Vec::new(), Vec::new());
+        let mut errors = Vec::new();
         ends.push(0);
         for row in 0..rows.len() {
             let begin = data.len();
@@ -96,15 +89,12 @@ impl Encoder {
                     Format::Protobuf(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
                     Format::Avro(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
                 };
-                written = found.is_ok() && i32::try_from(data.len()).is_ok();
+                let fits = i32::try_from(data.len()).is_ok();
+                written = found.is_ok() && fits;
                 if !written {
                     data.truncate(begin);
-                    match &self.format {
-                        Format::Avro(_) | Format::Protobuf(_) if found.is_err() => {}
-                        Format::Avro(_) | Format::Protobuf(_) | Format::Csv(_) => {
-                            errors.push((row, String::new(), TOO_LONG.to_owned()))
-                        }
-                        _ => left.push(row),
+                    if !fits || matches!(self.format, Format::Csv(_) | Format::Json(_)) {
+                        errors.push((row, String::new(), TOO_LONG.to_owned()));
                     }
                 }
             }
@@ -112,7 +102,7 @@ impl Encoder {
             ends.push(data.len() as i32);
         }
         let messages = BinaryArray::new(OffsetBuffer::new(ends.into()), data.into(), valid.finish());
-        Ok(Encoded { messages, left, errors })
+        Ok(Encoded { messages, errors })
     }
 }
 

@@ -1,11 +1,9 @@
 //! What is to be encoded, as Python says it: a format and its options, and the columns.
 
+use arrow_schema::{DataType, Fields, TimeUnit};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
-
-use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
-use serde_json::Value;
 
 use crate::{csv, json};
 
@@ -42,6 +40,8 @@ pub(crate) enum Type {
     Date,
     /// Nanoseconds of a day.
     Time,
+    /// Microseconds.
+    Interval,
     /// Microseconds since 1970 in UTC.
     Timestamp,
     /// The same, without time zone.
@@ -72,7 +72,7 @@ impl Spec {
     /// `Unsupported` if there is no encoder for it.
     pub fn new(text: &str, columns: &Fields) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
-        let columns = match structure(&if spec["format"] == "protobuf" { numbers(columns) } else { columns.clone() })? {
+        let columns = match structure(columns)? {
             Type::Struct(fields) if fields.is_empty() => return Err(Unsupported("no fields".to_owned())),
             columns => columns,
         };
@@ -100,21 +100,6 @@ fn structure(fields: &Fields) -> Result<Type, Unsupported> {
     Ok(Type::Struct(found))
 }
 
-/// Return fields with numbers in place of durations, which only Protobuf has.
-fn numbers(fields: &Fields) -> Fields {
-    fn number(field: &FieldRef) -> FieldRef {
-        let type_ = match field.data_type() {
-            DataType::Duration(TimeUnit::Microsecond) => DataType::Int64,
-            DataType::List(element) => DataType::List(number(element)),
-            DataType::Map(entries, sorted) => DataType::Map(number(entries), *sorted),
-            DataType::Struct(fields) => DataType::Struct(numbers(fields)),
-            other => other.clone(),
-        };
-        Arc::new(field.as_ref().clone().with_data_type(type_))
-    }
-    fields.iter().map(number).collect()
-}
-
 fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
     Ok(match type_ {
         DataType::Boolean => Type::Boolean,
@@ -129,6 +114,7 @@ fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
         DataType::Binary | DataType::LargeBinary => Type::Binary,
         DataType::Date32 => Type::Date,
         DataType::Time64(TimeUnit::Nanosecond) => Type::Time,
+        DataType::Duration(TimeUnit::Microsecond) => Type::Interval,
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Type::Timestamp,
         DataType::Timestamp(TimeUnit::Microsecond, None) => Type::TimestampNtz,
         DataType::List(element) | DataType::LargeList(element) => Type::List(Box::new(type_of(element.data_type())?)),
@@ -146,6 +132,8 @@ fn type_of(type_: &DataType) -> Result<Type, Unsupported> {
 #[cfg(test)]
 mod tests {
     use arrow_schema::Field;
+
+    use std::sync::Arc;
 
     use super::*;
 

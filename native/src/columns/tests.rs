@@ -130,17 +130,17 @@ fn topics_are_left_out_with_their_wrong_times() {
 }
 
 #[test]
-fn values_are_decoded_or_left() {
-    let spec = r#"{"format":"json","schema":{"fields":[{"name":"a","type":"long"}]}}"#;
+fn values_are_decoded_or_keep_their_bytes() {
+    let spec = r#"{"format":"json","options":{"json.ignore-parse-errors":true},"schema":{"fields":[{"name":"a","type":"long"}]}}"#;
     let decoder = Decoder::new(&Spec::parse(spec).unwrap()).unwrap();
     let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
     columns.begin_run(&Arc::from("t"), 0);
-    for value in [Some(&br#"{"a":7}"#[..]), Some(br#"{"a":"7"}"#), None, Some(b"")] {
+    for value in [Some(&br#"{"a":7}"#[..]), Some(b"skipped"), None, Some(b"")] {
         add(&mut columns, &Given { value: value.map(<[u8]>::to_vec), ..record(1) });
     }
     let batch = columns.finish(&[]).unwrap().unwrap();
     let values = batch.column(0).as_binary::<i32>();
-    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&br#"{"a":"7"}"#[..]), None, Some(b"")]);
+    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&b"skipped"[..]), None, Some(b"")]);
     let rows = batch.column(1).as_struct();
     assert_eq!((0..4).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false, false]);
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);

@@ -40,7 +40,6 @@ __all__ = [
     "INTERVALS",
     "TEMPORAL",
     "check_names",
-    "decimal_text",
     "decoded_struct",
     "either",
     "has",
@@ -48,7 +47,6 @@ __all__ = [
     "named",
     "nullable",
     "once",
-    "or_error",
     "parts",
     "quoted",
     "rebuilt",
@@ -200,87 +198,17 @@ def rebuilt(
             return leaf(column, type_)
 
 
-def or_error(row: Column, error: Column, schema: StructType) -> Column:
-    """Return a row, or a row with nothing but the error.
-
-    Args:
-        row: The fields of the schema and `ERROR`, which is null.
-        error: The error of the message, or null.
-        schema: The schema.
-    """
-
-    def chosen(error: Column) -> Column:
-        # The parser makes nulls of all types: casts would be longer, and Spark does not have a cast to TIME.
-        only_error = F.to_json(F.struct(error.alias(ERROR)))
-        wrong = F.from_json(only_error, with_error(schema), {"columnNameOfCorruptRecord": "-"})
-        return F.when(error.isNull(), row).otherwise(wrong)
-
-    return let(error, chosen)
-
-
 def check_names(schema: StructType) -> None:
     """Raise `ConfigurationError` if a column has the reserved name `ERROR`."""
     if ERROR in schema.names:
         raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
 
 
-def temporal_text(column: Column, type_: DataType, separator: str = " ") -> Column:
-    """Return a date, time or timestamp as Flink writes it: with as few digits as possible, instants in UTC with `Z`.
-
-    Args:
-        column: A column of one of the types `TEMPORAL`.
-        type_: Its type.
-        separator: The text between date and time.
-    """
+def temporal_text(column: Column, type_: DataType) -> Column:
+    """Return a date, time or timestamp as Flink writes it: with as few digits as possible, instants in UTC with `Z`."""
     if isinstance(type_, TimestampType):
         # All other functions on instants use the session's time zone.
         since_1970 = F.lit(timedelta(microseconds=1)) * F.unix_micros(column)
         column = F.lit("1970-01-01").cast(TimestampNTZType()) + since_1970
     text = column.cast(StringType())
-    if isinstance(type_, (TimestampNTZType, TimestampType)) and separator != " ":
-        text = F.replace(text, F.lit(" "), F.lit(separator))
     return F.concat(text, F.lit("Z")) if isinstance(type_, TimestampType) else text
-
-
-def decimal_text(column: Column, *, plain: bool) -> Column:
-    """Return a decimal number as Java writes it.
-
-    Args:
-        column: The number.
-        plain: True for `BigDecimal.toPlainString`, with all digits of its scale (`100.00`); false for `toString` without
-            trailing zeros, which uses an exponent for multiples of ten and below a millionth (`1E+2`, `2.7E-8`).
-    """
-    if plain:
-        return _plain(column)
-    # Not column < 0: to compare DECIMAL(38, 38) with 0, Spark rounds it to fewer digits.
-    sign = F.when(_plain(column).startswith("-"), "-").otherwise("")
-    # Not abs: it rounds a negative number to 34 digits.
-    parts = F.split(F.ltrim(_plain(column), F.lit("-")), r"\.", 2)
-    return F.concat(
-        sign, let(parts, lambda p: _shortest(p[0], F.rtrim(F.coalesce(F.get(p, F.lit(1)), F.lit("")), F.lit("0"))))
-    )
-
-
-def _plain(column: Column) -> Column:
-    # A cast depends on ANSI mode; try_cast always gives the plain form.
-    return column.try_cast(StringType())
-
-
-def _shortest(whole: Column, fraction: Column) -> Column:
-    """Return Java's shortest text for the digits before and behind the point; the latter are without trailing zeros."""
-    zero = F.lit("0")
-    small, tens = F.ltrim(fraction, zero), F.rtrim(whole, zero)
-    by_exponent = F.concat(_mantissa(tens), F.lit("E+"), F.length(whole) - 1)
-    by_negative_exponent = F.concat(_mantissa(small), F.lit("E-"), F.length(fraction) - F.length(small) + 1)
-    return (
-        F.when((fraction == "") & whole.endswith("0") & (whole != "0"), by_exponent)
-        .when((whole == "0") & fraction.startswith("000000"), by_negative_exponent)
-        .when(fraction == "", whole)
-        .otherwise(F.concat(whole, F.lit("."), fraction))
-    )
-
-
-def _mantissa(digits: Column) -> Column:
-    return F.concat(
-        F.left(digits, F.lit(1)), F.when(F.length(digits) > 1, ".").otherwise(""), F.substring(digits, 2, 99)
-    )

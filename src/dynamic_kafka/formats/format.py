@@ -1,7 +1,7 @@
 """The interface of a format: bytes to columns and back, as Spark expressions.
 
-A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (JSON), or
-over Arrow batches (CSV, Avro, Protobuf). They do not raise for a bad message. They put the reason into the field `ERROR`,
+A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (raw), or
+over Arrow batches. They do not raise for a bad message. They put the reason into the field `ERROR`,
 and `on_error` decides what happens.
 """
 

@@ -27,15 +27,20 @@ __all__ = ["decode", "decoder", "encode", "encoded_rows"]
 
 def decode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
     """Return the decoded messages of a column, as `Format.decode` does. All parts of a row may be null."""
-    return decoded(decoder(schema, spec).rows, nullable(schema), column)
+    rows = decoder(schema, spec).rows
+
+    def from_bytes(messages: pa.Array) -> pa.Array:
+        return rows(messages)
+
+    return decoded(from_bytes, nullable(schema), column)
 
 
 def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:
-    """Return what decodes messages in a worker."""
+    """Return what decodes messages in a worker. It also takes why messages cannot be read, by their places."""
     columns, text = nullable(schema).json(), json.dumps(spec)
 
-    def from_bytes(messages: pa.Array) -> pa.Array:
-        return _decoder(columns, text).decode(messages)
+    def from_bytes(messages: pa.Array, errors: Mapping[int, str] | None = None) -> pa.Array:
+        return _decoder(columns, text).decode(messages, errors=errors)
 
     return Decoder(from_bytes, total=True)
 
@@ -64,7 +69,7 @@ def encoded_rows(schema: StructType, spec: str, rows: pa.Array, prefix: bytes = 
     Raises:
         RowError: If a row cannot be encoded.
     """
-    messages, _, errors = native.encoder(arrow_type(nullable(schema)), spec)(rows, prefix)
+    messages, errors = native.encoder(arrow_type(nullable(schema)), spec)(rows, prefix)
     if errors:
         _, place, reason = errors[0]
         raise RowError(place, reason)

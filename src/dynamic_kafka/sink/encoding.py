@@ -1,7 +1,7 @@
 """Columns of structs become bytes in the sink's tasks, by the native kernel.
 
-`sql.sink_rows` leaves that to the sink where the kernel is certain about all values of the columns' types. So the rows go to
-Python as Arrow columns, and Spark writes no text of them.
+`sql.sink_rows` leaves that to the sink where Spark does not need the bytes. So the rows go to Python as Arrow columns, and
+Spark writes no text of them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iter
             for name, spec in specs.items():
                 place = rows.schema.get_field_index(name)
                 column = rows.column(place)
-                messages, left, errors = encoder(column.type, spec)(column, b"")
+                messages, errors = encoder(column.type, spec)(column, b"")
                 if errors:
                     raise RowError(errors[0][1], errors[0][2])
-                if left:
-                    raise RowError(name, "is longer than a message can be")
                 rows = rows.set_column(place, pa.field(name, messages.type), messages)
             yield rows

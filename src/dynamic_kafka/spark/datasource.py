@@ -405,14 +405,13 @@ class _ExecutorSide:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
         values = values_of(self._value_row)
         batches = self._batches(partition.task, tally, columns, values)
-        is_total = values.decoder is not None and values.decoder.total
+        is_total = values.decoder.total
         if partition.task.history is not None:
             tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
         if tally is not None:
             batches = counted(batches, tally, "undecoded", total=is_total)
-        if values.decoder is not None:
-            batches = batches if is_total else completed(batches, values.decoder)
-            batches = batches if tally is None else counted(batches, tally, "errors")
+        batches = batches if is_total else completed(batches, values.decoder)
+        batches = batches if tally is None else counted(batches, tally, "errors")
         batches = gathered(batches, wanted) if UNDECODED in wanted else batches
         row = arrow_type(self._value_row.dataType)
         return batches if row == values.field.type else projected(batches, row)

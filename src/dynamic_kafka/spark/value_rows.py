@@ -36,23 +36,22 @@ class Values(NamedTuple):
     Attributes:
         field: The Arrow field of the column `VALUE_ROW` with all columns of the values.
         decoding: What the native kernel does.
-        decoder: What decodes the values that the kernel leaves, and those that it does not fetch; None if Spark does.
+        decoder: What decodes the values that the kernel leaves, and those that it does not fetch.
     """
 
     field: pa.Field
     decoding: Decoding
-    decoder: Decoder | None = None
+    decoder: Decoder
 
 
 def values_of(column: StructField) -> Values:
-    """Return how the values of the column are decoded. Its metadata has it, with the options of a format with a decoder."""
+    """Return how the values of the column are decoded. Its metadata has it, with the format and its options."""
     spec = json.loads(column.metadata["spec"])
     schema = StructType.fromJson(spec.pop("schema"))
     decoding = Decoding(pa.schema(arrow_type(schema)), json.dumps(spec))
-    if "options" not in column.metadata:
-        return Values(pa.field(column.name, arrow_type(column.dataType)), decoding)
-    field = pa.field(column.name, arrow_type(decoded_type(schema)))
-    make = format_named(spec["format"]).decoder
+    form = format_named(column.metadata["format"])
+    field = pa.field(column.name, arrow_type(column.dataType if form.changelog else decoded_type(schema)))
+    make = form.decoder
     assert make is not None
     decoder = make(schema, json.loads(column.metadata["options"]))
     return Values(field, decoding._replace(look_up=decoder.schemas), decoder)

@@ -13,7 +13,7 @@ from dynamic_kafka.options import Option, choice, duration_ms, integer, text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "TableConfig", "has_legacy_times"]
+__all__ = ["SETTINGS", "TableConfig"]
 
 _log = logging.getLogger(__name__)
 
@@ -181,11 +181,3 @@ def _check_known(statement: str, key: str) -> None:
         return  # Flink has settings of similar names
     hint = suggestion(key, SETTINGS) or f"; there are {', '.join(SETTINGS)}, and spark.*"
     raise ConfigurationError(f"{statement} '{key}' is unknown{hint}")
-
-
-def has_legacy_times(spark: SparkSession) -> bool:
-    """Return whether Spark reads and writes dates and times in texts as Spark 2 did, which the native kernel does not.
-
-    Spark ignores the case of this setting, and blanks around it.
-    """
-    return (spark.conf.get("spark.sql.legacy.timeParserPolicy") or "").strip().upper() == "LEGACY"

@@ -42,7 +42,6 @@ from dynamic_kafka.spark.datasource import (
     UNDECODED_TYPE,
     VALUE_ROW,
 )
-from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import (
@@ -67,10 +66,6 @@ _ROW = "__row"
 _MESSAGE = "__message"
 _EVENT_TIME = "__rowtime"
 _END_US = 1 << 62  # in the year 148108
-_CHANGED = (
-    "spark.sql.legacy.timeParserPolicy was set to LEGACY after this table was planned, and the native kernel has read its "
-    "values without it. Make the DataFrame of the table again"
-)
 
 
 @without_call_sites()
@@ -105,7 +100,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    value_row = _value_row(spark, table)
+    value_row = _value_row(table)
     needed = _needed(table, value_row)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
@@ -287,7 +282,7 @@ def _columns_of(messages: DataFrame) -> Callable[[str], Column]:
     return lambda name: F.col(f"{UNDECODED}.{name}" if name in apart else name)
 
 
-def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
+def _value_row(table: KafkaTable) -> StructField | None:
     """Return the source's column with the decoded values, if the native kernel can decode them; None if not.
 
     It decodes only what it is certain about, and leaves all other values to Spark, or to the format's decoder.
@@ -295,8 +290,6 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     form, schema, options = table.value.format, table.value.schema, table.value.options
     # The dead letter of a bad key needs the value's bytes.
     if table.on_error == "dead-letter" and table.key is not None:
-        return None
-    if has_legacy_times(spark):
         return None
     found = form.native(schema, options)
     if found is None:
@@ -314,18 +307,14 @@ def _value_row(spark: SparkSession, table: KafkaTable) -> StructField | None:
     if not can_decode(pa.schema(arrow_type(schema)), json.dumps(found)):
         return None
     spec = json.dumps({**found, "schema": schema.jsonValue()})
-    if form.decoder is None:
-        return StructField(VALUE_ROW, _nullable(decoded_struct(form, schema)), metadata={"spec": spec})
-
+    row = _nullable(decoded_struct(form, schema)) if form.changelog else decoded_type(_used(schema, table))
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
-    metadata = {"spec": spec, "options": json.dumps(dict(options))}
-    return StructField(VALUE_ROW, decoded_type(_used(schema, table)), metadata=metadata)
+    metadata = {"spec": spec, "format": form.name, "options": json.dumps(dict(options))}
+    return StructField(VALUE_ROW, row, metadata=metadata)
 
 
 def _used(schema: StructType, table: KafkaTable) -> StructType:
     """Return the fields of the value that are handed over. All are decoded, so an unused one can be an error, too."""
-    if table.value.format.changelog:
-        return schema
     columns = {column.name for column in table.definition.columns}
     fields = zip(schema.fields, table.value.columns, strict=True)
     return StructType([field for field, column in fields if column in columns])
@@ -350,11 +339,6 @@ def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Col
     for encoding in _encodings(table):
         if encoding.name != "value" or VALUE_ROW not in messages.columns:
             found[encoding.name] = once(_decode(encoding, column))
-        elif encoding.format.decoder is None:
-            left = F.coalesce(F.col(VALUE_ROW), _decode(encoding, column))
-            found[encoding.name] = once(
-                F.when(_has_legacy_times_at_run(), F.raise_error(F.lit(_CHANGED))).otherwise(left)
-            )
         else:  # it is decoded already
             found[encoding.name] = F.col(VALUE_ROW)
     return messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
@@ -376,14 +360,6 @@ def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
 def _has_key() -> Column:
     """Return whether a message has a key. The format `raw` makes a row of one without bytes, too."""
     return F.col("key").isNotNull() & F.col("__key").isNotNull()
-
-
-def _has_legacy_times_at_run() -> Column:
-    """Return the same as `has_legacy_times`, for the session as it is when the query runs.
-
-    Spark evaluates it once, when it optimizes the plan. Only the legacy writer shows the year 10000 without a plus.
-    """
-    return F.date_format(F.make_date(F.lit(10_000), F.lit(6), F.lit(15)), "yyyy") == "10000"
 
 
 def _is_tombstone(messages: DataFrame) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType
 
@@ -19,7 +19,6 @@ from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.encoding import ENCODER
-from dynamic_kafka.sql.config import has_legacy_times
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
@@ -93,7 +92,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         rows = rows.withColumn(FAULT, F.coalesce(F.lit(None).cast("string"), *faults))
     selected, reported = [], []
     for encoding in filter(None, (table.key, table.value)):
-        spec, encode = _spec(query.sparkSession, table, encoding), encoding.format.encode
+        spec, encode = _spec(table, encoding), encoding.format.encode
         row = _row(encoding, values, kind_column)
         if faults is not None:
             row = F.when(F.col(FAULT).isNull(), row)
@@ -200,13 +199,11 @@ def _not_null(
     return _unless(wrong, F.lit(refusal), value, faults)
 
 
-def _spec(spark: SparkSession, table: KafkaTable, encoding: Encoding) -> str | None:
+def _spec(table: KafkaTable, encoding: Encoding) -> str | None:
     """Return how the sink's tasks encode rows with the native kernel; None if Spark encodes them.
 
     The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
     """
-    if has_legacy_times(spark):
-        return None
     # Spark spreads the rows over tasks by the bytes of their key.
     if encoding is table.key and "sink.parallelism" in table.sink:
         return None

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DecimalType, StructField, StructType
 
-from dynamic_kafka.formats.json.encoding import Style, json_text
+from dynamic_kafka.formats.expressions import TEMPORAL, rebuilt, temporal_text
 from dynamic_kafka.sink.records import DEAD_LETTER
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn
 from dynamic_kafka.sql.types import cast_type
@@ -17,7 +17,6 @@ __all__ = ["FAULT", "cast_or_fault", "with_dead_letters"]
 
 FAULT = "fault"
 """A column of rows on their way to the sink: the reason why a row cannot be encoded, null if it can."""
-_STYLE = Style(separator=" ", plain_decimals=True, ignore_nulls=False)
 
 
 def cast_or_fault(value: Column, column: PhysicalColumn | MetadataColumn, faults: list[Column]) -> Column:
@@ -50,7 +49,8 @@ def with_dead_letters(
     schema = StructType([StructField(name, rows.schema[source].dataType) for name, source in given.items()])
     row = F.struct(*(F.col(source).alias(name) for name, source in given.items()))
     error = F.coalesce(F.col(FAULT), *(F.col(name)["error"] for name in reported))
-    letter = F.struct(error.alias("error"), json_text(row, schema, _STYLE).alias("row"))
+    text = F.to_json(rebuilt(row, schema, TEMPORAL, temporal_text), {"ignoreNullFields": "false"})
+    letter = F.struct(error.alias("error"), text.alias("row"))
     return rows.select(*rows.columns, *selected).select(
         *(F.col(name)["message"].alias(name) if name in reported else F.col(name) for name in names),
         F.when(error.isNotNull(), letter).alias(DEAD_LETTER),

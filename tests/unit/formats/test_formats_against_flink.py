@@ -14,15 +14,15 @@ from tests.flink_answers.compare import DIFFERENCES, answers, difference, known,
 from tests.flink_answers.messages import Case, serving
 from tests.flink_answers.protobuf_messages import PROTOBUF
 from tests.flink_answers.record_formats import CASES
-from tests.flink_answers.text_messages import CSV, TEXTS
-from tests.native import DECODED, LEFT, decode
+from tests.flink_answers.text_messages import TEXTS
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR
 from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.sql.table import Encoding
 
-READ = {**AVRO, **PROTOBUF, **CSV}
-"""What is decoded without Spark."""
+READ = {**AVRO, **PROTOBUF, **TEXTS}
+"""All formats, without Spark."""
 DOCS = Path(__file__).parents[3] / "docs" / "migrating-from-flink.md"
 
 
@@ -33,14 +33,14 @@ def registry() -> Iterator[str]:
         yield url
 
 
-def ours(case: Case, registry: str) -> tuple[pa.DataType, list[Any]]:
-    """The type of rows, and for each message its row, None if there is none, or the error."""
+def ours(case: Case, registry: str) -> tuple[Encoding | None, list[Any]]:
+    """The columns and the format, and for each message its row, None if there is none, or the error."""
     try:
         found = table(case, registry)
         assert found.format.decoder is not None
         decode = found.format.decoder(found.schema, found.options).rows
     except ConfigurationError as error:
-        return pa.null(), [error] * len(case.messages)
+        return None, [error] * len(case.messages)
     rows: list[Any] = []
     for message in case.messages:  # one by one: a schema that does not fit fails the batch
         try:
@@ -50,17 +50,19 @@ def ours(case: Case, registry: str) -> tuple[pa.DataType, list[Any]]:
             continue
         reason = None if row is None else row.pop(ERROR)
         rows.append(row if reason is None else ConfigurationError(reason))
-    return arrow_type(found.schema), rows
+    return found, rows
 
 
 def compared(case: Case, name: str, registry: str) -> dict[str, Any]:
     """The messages of a case that are read otherwise."""
     flink = answers()[name]
-    type_, rows = ours(case, registry)
+    encoding, rows = ours(case, registry)
+    type_ = pa.null() if encoding is None else arrow_type(encoding.schema)
+    is_changelog = encoding is not None and encoding.format.changelog
     found = {}
     for message, row in zip(case.messages, rows, strict=True):
         answer = flink if "error" in flink else flink[case.key(message)]
-        text = difference(answer, row, type_)
+        text = difference(answer, row, type_, changelog=is_changelog)
         if text:
             found[case.key(message)] = (text, answer, row)
     return found
@@ -84,31 +86,3 @@ def test_all_cases_are_recorded() -> None:
         recorded = answers()[name]
         assert "error" in recorded or [*recorded] == [case.key(message) for message in case.messages], name
     assert answers().keys() == CASES.keys()
-
-
-@pytest.mark.slow
-def test_the_kernel_reads_texts_as_flink_does() -> None:
-    """JSON and changes of rows. What the kernel leaves to Spark is compared with Spark."""
-    found: dict[str, int] = {}
-    decoded = 0
-    for name, case in TEXTS.items():
-        encoding = table(case, "")
-        spec = encoding.format.native(encoding.schema, encoding.options)
-        if spec is None or name in CSV:
-            continue
-        given = {"schema": encoding.schema.jsonValue(), **spec}
-        rows, outcomes = decode(given, pa.array(list(case.messages), pa.binary()))
-        flink = [answers()[name][case.key(message)] for message in case.messages]
-        for answer, row, outcome in zip(flink, rows.to_pylist(), outcomes.to_pylist(), strict=True):
-            if outcome != LEFT:
-                decoded += 1
-                different = difference(
-                    answer,
-                    row if outcome == DECODED else None,
-                    arrow_type(encoding.schema),
-                    changelog=encoding.format.changelog,
-                )
-                found[name] = found.get(name, 0) + bool(different)
-    allowed = known(TEXTS)
-    assert {name: count for name, count in found.items() if count > allowed.get(name, 0)} == {}
-    assert decoded > 80

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from tests.unit.formats.registries import Registries, registries
-from tests.unit.sql.test_sql_sink_rows import session
 from tests.unit.sql.test_sql_table import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
@@ -229,10 +228,11 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
         ),
     ]
     messages, headers, expected = zip(*cases, strict=True)
-    found = _bodies(binary(*messages), settings, columns.json(), binary(*headers)).to_pylist()
-    assert [b and (b["error"] or json.loads(b["body"])) for b in found] == list(expected)
-    (plain,) = _bodies(binary(message), settings, columns.json()).to_pylist()
-    assert plain["error"].endswith("set 'json-schema-confluent.schema-id-location' to 'header-or-prefix'")
+    found = _bodies(binary(*messages), settings, columns.json(), binary(*headers))
+    assert [error or (body and json.loads(body)) for body, error in found] == list(expected)
+    ((_, error),) = _bodies(binary(message), settings, columns.json())
+    assert error is not None
+    assert error.endswith("set 'json-schema-confluent.schema-id-location' to 'header-or-prefix'")
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------
@@ -265,8 +265,8 @@ def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header(
     }
     for options in (of_avro, of_protobuf):
         location = {f"{options['format']}.schema-id-location": "header-or-prefix"}
-        assert _value_row(session(), table(options, columns)) is not None
-        assert _value_row(session(), table(options | location, columns)) is None
+        assert _value_row(table(options, columns)) is not None
+        assert _value_row(table(options | location, columns)) is None
 
 
 def test_from_kafka_sees_no_headers_and_says_so() -> None:

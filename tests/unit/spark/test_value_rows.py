@@ -116,7 +116,8 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
 def test_what_the_kernel_decodes_as_a_whole_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Avro value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
     columns = StructType([StructField("a", LongType())])
-    metadata = {"spec": json.dumps({"format": "avro", "schema": columns.jsonValue()}), "options": "{}"}
+    spec = json.dumps({"format": "avro", "schema": columns.jsonValue()})
+    metadata = {"spec": spec, "format": "avro", "options": "{}"}
     schema = StructType(
         [
             StructField("value", COLUMN_TYPES["value"]),

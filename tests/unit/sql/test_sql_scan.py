@@ -22,21 +22,19 @@ from dynamic_kafka.sql.table import KafkaTable
 
 
 @pytest.mark.parametrize(
-    ("options", "conf", "decoded"),
+    ("options", "decoded"),
     [
-        ({}, {}, True),
-        ({"format.on-error": "skip"}, {}, True),
-        ({"format.on-error": "dead-letter", "format.dead-letter.topic": "d"}, {}, False),
-        ({}, {"timeParserPolicy": " Legacy"}, False),
-        ({}, {"timeParserPolicy": "corrected"}, True),
+        ({}, True),
+        ({"format.on-error": "skip"}, True),
+        ({"format.on-error": "dead-letter", "format.dead-letter.topic": "d"}, False),
     ],
 )
 def test_the_kernel_decodes_what_it_is_allowed_to(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], conf: dict[str, str], *, decoded: bool
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], *, decoded: bool
 ) -> None:
-    """Not where the dead letter of a key needs the value's bytes, nor where Spark reads dates in another way."""
+    """Not where the dead letter of a key needs the value's bytes."""
     monkeypatch.setattr(scan, "can_decode", lambda *_: True)
-    found = _value_row(session(**conf), table(OPTIONS | options, "id BIGINT, name STRING"))
+    found = _value_row(table(OPTIONS | options, "id BIGINT, name STRING"))
     assert (found is not None) == decoded
     if found is not None:
         assert [field["name"] for field in json.loads(found.metadata["spec"])["schema"]["fields"]] == ["id", "name"]

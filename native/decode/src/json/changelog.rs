@@ -1,49 +1,49 @@
 //! The changelog formats: a message in a tool's envelope says how rows changed (`formats/changelog` in Python).
 //!
-//! A message becomes `rows`, an array of `row_kind` and `row`, and `metadata`. Certain are messages
-//!
-//! * whose envelope and rows are certain as JSON (see the module above); with `texts`, numbers and booleans of rows may also
-//!   be texts,
-//! * of a kind that the envelope knows, with just the rows that belong to it: a deletion with a new row is left,
-//! * whose metadata are certain: times are whole numbers or times as in SQL, and of other values see `loose`.
-//!
-//! Everything that is an error is left. The parts of the envelope that no column needs are read as well: Spark reads them,
-//! so that something wrong in them is an error.
+//! A message becomes `rows`, an array of `row_kind` and `row`, and `metadata`. Rows are read as in the format `json`, and both
+//! images are, also where one of them is not needed. Metadata are read if a column needs them.
 
 use arrow_schema::{DataType, Field, Fields};
 use serde_json::Value;
 
-use super::metadata::{Form, Span, bytes, each_field};
-use super::scanner::Scanner;
-use super::{MOST_LEVELS, Reader, text_of};
-use crate::Unsupported;
-use crate::columns::{Certain, Column, Struct, Uncertain, Values};
+use super::metadata::{Form, each_field};
+use super::scanner::{MOST_LEVELS, Scanner};
+use super::{Options, Read, Reader, text_of, within};
+use crate::columns::{Column, Struct, Values};
 use crate::spark::data_type;
+use crate::{Failure, Unsupported};
 
 const OLD: usize = 0;
 const NEW: usize = 1;
 const KIND: usize = 2;
 /// How many fields of an envelope can be read.
 const MOST_FIELDS: usize = 16;
+
 /// The form of a tool's messages.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     /// The fields that are read: the row before, the row after, the kind, and those with metadata.
-    fields: Vec<Box<[u8]>>,
-    inserts: Vec<Box<[u8]>>,
-    update: Box<[u8]>,
-    delete: Box<[u8]>,
+    fields: Vec<Box<str>>,
+    tool: Box<str>,
+    inserts: Vec<Box<str>>,
+    update: Box<str>,
+    delete: Box<str>,
+    /// Kinds of messages that are not about rows and have none.
+    skipped: Vec<Box<str>>,
+    /// Advice for messages that cannot become rows: by their kind, without a kind, and without the row before the change.
+    hints: Vec<(Box<str>, Box<str>)>,
+    advice: Box<str>,
+    whole_rows: Box<str>,
     /// Whether the row before an update has only what changed.
     partial: bool,
     /// Whether a message has several rows.
     batched: bool,
-    /// Whether numbers and booleans may be texts.
-    texts: bool,
-    /// The field with the message, and the field beside it with its schema; the latter is the last of `fields`.
-    payload: Option<[Box<[u8]>; 2]>,
-    /// Fields whose text has to be this one; other messages have no row.
-    include: Vec<(usize, Box<[u8]>)>,
+    /// Whether the message is in the field `payload`, beside `schema`; the latter is the last of `fields`.
+    payload: bool,
+    /// Fields whose text has to be this one, or has to be there; other messages have no row.
+    include: Vec<(usize, Option<Box<str>>)>,
     metadata: Vec<Metadata>,
+    options: Options,
 }
 
 #[derive(Debug, Clone)]
@@ -54,64 +54,55 @@ struct Metadata {
     wanted: bool,
 }
 
-type Found<'a> = [Option<Span<'a>>; MOST_FIELDS];
+/// The values of fields; none for null.
+type Found<'a> = [Option<&'a str>; MOST_FIELDS];
 
 impl Envelope {
     /// Return the envelope that a spec describes, and the columns of its messages for a table with these columns.
     pub(crate) fn parse(spec: &Value, row: Fields) -> Result<(Self, Fields), Unsupported> {
         let is = |name: &str| spec[name].as_bool().unwrap_or(false);
-        let mut fields: Vec<Box<[u8]>> = Vec::new();
-        for name in spec["images"].as_array().into_iter().flatten().chain([&spec["kind"]]) {
-            fields.push(bytes(name)?);
-        }
+        let mut fields = texts(&spec["images"]);
+        fields.extend(spec["kind"].as_str().map(Box::from));
         if fields.len() != KIND + 1 {
             return Err(Unsupported(format!("images {}", spec["images"])));
         }
-        let payload = is("payload").then(|| [b"payload"[..].into(), b"schema"[..].into()]);
-        let mut place = |name: &Value| -> Result<usize, Unsupported> {
-            let name = bytes(name)?;
-            let found = fields.iter().position(|field| *field == name);
-            Ok(found.unwrap_or_else(|| {
-                fields.push(name);
+        let mut place = |name: &str| {
+            let found = fields.iter().position(|field| **field == *name);
+            found.unwrap_or_else(|| {
+                fields.push(name.into());
                 fields.len() - 1
-            }))
+            })
         };
-        let (mut metadata, mut columns, mut outer) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut metadata, mut columns) = (Vec::new(), Vec::new());
         for item in spec["metadata"].as_array().into_iter().flatten() {
-            let is_outer = payload.is_some() && item["field"] == "schema";
-            let field = if is_outer { usize::MAX } else { place(&item["field"])? };
-            if is_outer {
-                outer.push(metadata.len());
-            }
-            metadata.push(Metadata {
-                field,
-                form: Form::parse(item)?,
-                wanted: spec["wanted"].as_array().is_some_and(|wanted| wanted.contains(&item["name"])),
-            });
-            let name = item["name"].as_str().unwrap_or_default();
-            columns.push(Field::new(name, data_type(&item["type"])?, true));
+            let field = item["field"].as_str().unwrap_or_default();
+            let field = if is("payload") && field == "schema" { MOST_FIELDS - 1 } else { place(field) };
+            let wanted = spec["wanted"].as_array().is_none_or(|wanted| wanted.contains(&item["name"]));
+            metadata.push(Metadata { field, form: Form::parse(item)?, wanted });
+            columns.push(Field::new(text(&item["name"]), data_type(&item["type"])?, true));
         }
         let include = spec["include"].as_object().into_iter().flatten();
-        let include = include
-            .map(|(name, text)| Ok((place(&Value::String(name.clone()))?, bytes(text)?)))
-            .collect::<Result<_, _>>()?;
-        for index in outer {
-            metadata[index].field = fields.len();
-        }
+        let include = include.map(|(name, text)| (place(name), text.as_str().map(Box::from))).collect();
         if fields.len() >= MOST_FIELDS {
             return Err(Unsupported("too many fields of an envelope".to_owned()));
         }
+        let hints = spec["hints"].as_object().into_iter().flatten();
         let envelope = Self {
             fields,
-            inserts: spec["inserts"].as_array().into_iter().flatten().map(bytes).collect::<Result<_, _>>()?,
-            update: bytes(&spec["update"])?,
-            delete: bytes(&spec["delete"])?,
+            tool: text(&spec["tool"]).into(),
+            inserts: texts(&spec["inserts"]),
+            update: text(&spec["update"]).into(),
+            delete: text(&spec["delete"]).into(),
+            skipped: texts(&spec["skipped"]),
+            hints: hints.map(|(kind, hint)| (kind.as_str().into(), text(hint).into())).collect(),
+            advice: text(&spec["advice"]).into(),
+            whole_rows: text(&spec["whole_rows"]).into(),
             partial: is("partial"),
             batched: is("batched"),
-            texts: is("texts"),
-            payload,
+            payload: is("payload"),
             include,
             metadata,
+            options: Options { fail_on_missing_field: false, ignore_parse_errors: is("ignore_parse_errors") },
         };
         let change = vec![Field::new("row_kind", DataType::Utf8, true), Field::new("row", DataType::Struct(row), true)];
         let changes = Field::new("element", DataType::Struct(change.into()), true);
@@ -122,225 +113,291 @@ impl Envelope {
         Ok((envelope, columns.into()))
     }
 
-    /// Return the values of the fields; none for null.
-    fn spans<'a>(&self, text: &'a str) -> Certain<Found<'a>> {
-        let mut found = [None; MOST_FIELDS];
+    /// Return the values of the fields.
+    fn find<'a>(&self, text: &'a str) -> Result<Found<'a>, Failure> {
         let mut scanner = Scanner::new(text);
         scanner.blanks();
-        match &self.payload {
-            None => find(&mut scanner, &self.fields, &mut found, MOST_LEVELS)?,
-            Some(names) => {
-                let mut outer = [None; 2];
-                find(&mut scanner, names, &mut outer, MOST_LEVELS)?;
-                let payload: Span<'_> = outer[0].ok_or(Uncertain)?;
-                find(&mut Scanner::new(payload.text), &self.fields, &mut found, MOST_LEVELS - 1)?;
-                found[self.fields.len()] = outer[1];
-            }
+        let mut found = [None; MOST_FIELDS];
+        if !self.payload {
+            find(&mut scanner, &self.fields, &mut found)?;
+            return Ok(found);
         }
-        scanner.blanks();
-        if scanner.is_at_end() { Ok(found) } else { Err(Uncertain) }
+        let mut outer = [None; 2];
+        find(&mut scanner, &["payload".into(), "schema".into()], &mut outer)?;
+        if let Some(payload) = outer[0] {
+            if !payload.starts_with('{') {
+                return Err(misfit("payload"));
+            }
+            find(&mut Scanner::new(payload), &self.fields, &mut found)?;
+        }
+        found[MOST_FIELDS - 1] = outer[1];
+        Ok(found)
+    }
+
+    /// Return the error of a message of a kind that cannot become rows.
+    #[cold]
+    fn unknown(&self, kind: &str) -> Failure {
+        let advice = match self.hints.iter().find(|(of, _)| **of == *kind) {
+            Some((_, hint)) => format!(": {hint}"),
+            None => {
+                format!(", which is not about a row; exclude such messages in {} or with 'format.on-error'", self.tool)
+            }
+        };
+        Failure::Message(format!("Unknown \"{}\" value \"{kind}\"{advice}", self.fields[KIND]))
+    }
+
+    #[cold]
+    fn without_old(&self, kind: &str) -> Failure {
+        let field = &self.fields[OLD];
+        Failure::Message(if self.partial {
+            format!("Update event: \"{field}\" has fewer rows than \"{}\"", self.fields[NEW])
+        } else {
+            format!("The \"{field}\" field of {kind} message is null; {}", self.whole_rows)
+        })
+    }
+
+    #[cold]
+    fn without_new(&self) -> Failure {
+        let or_row = if self.batched { ", or one of its rows is" } else { "" };
+        Failure::Message(format!("Its \"{}\" is null{or_row}", self.fields[NEW]))
     }
 }
 
-/// Find the values of fields in the next object.
-fn find<'a>(
-    scanner: &mut Scanner<'a>,
-    names: &[Box<[u8]>],
-    found: &mut [Option<Span<'a>>],
-    levels: usize,
-) -> Certain<()> {
-    let mut seen = 0_u32;
-    each_field(scanner, |scanner, name| {
-        let (begin, escapes) = (scanner.at(), scanner.unicode_escapes);
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn texts(values: &Value) -> Vec<Box<str>> {
+    values.as_array().into_iter().flatten().map(|value| text(value).into()).collect()
+}
+
+#[cold]
+fn misfit(path: &str) -> Failure {
+    Failure::Message(format!("It does not fit the columns: {path}"))
+}
+
+/// Find the values of fields in the next object. Of several, the last one counts.
+fn find<'a>(scanner: &mut Scanner<'a>, names: &[Box<str>], found: &mut [Option<&'a str>]) -> Read<()> {
+    each_field(scanner, MOST_LEVELS, |scanner, name, levels| {
+        let begin = scanner.at();
         scanner.skip_value(levels)?;
         if let Some(field) = names.iter().position(|wanted| **wanted == *name) {
-            if seen & (1 << field) != 0 {
-                return Err(Uncertain);
-            }
-            seen |= 1 << field;
             let text = scanner.since(begin);
-            let has_unicode_escapes = scanner.unicode_escapes > escapes;
-            found[field] = (text != "null").then_some(Span { text, has_unicode_escapes });
+            found[field] = (text != "null").then_some(text);
         }
         Ok(())
     })
 }
 
 /// Append the rows and the metadata of a message, and return whether it has any.
-pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Certain<bool> {
+pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<bool, Failure> {
     if message.is_empty() {
         return Ok(false);
     }
+    match changes(message, columns, envelope) {
+        Err(Failure::Message(_)) if envelope.options.ignore_parse_errors => Ok(false),
+        found => found,
+    }
+}
+
+fn changes(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<bool, Failure> {
     let text = text_of(message)?;
-    let found = envelope.spans(text)?;
-    let [rows, metadata] = &mut columns.columns[..] else { return Err(Uncertain) };
-    let Values::List(_, offsets, change) = &mut rows.values else { return Err(Uncertain) };
-    let mut reader = Reader::new(text);
-    reader.texts = envelope.texts;
-    append_rows(&found, change, &mut reader, envelope)?;
-    offsets.push(change.len() as i32);
-    rows.valid.append_non_null();
-    reader.texts = false;
-    append_metadata(&found, metadata, &mut reader, envelope)?;
-    columns.len += 1;
+    let found = envelope.find(text)?;
     for (field, included) in &envelope.include {
-        let text = Scanner::new(found[*field].ok_or(Uncertain)?.text).quoted()?;
-        if *text != **included {
+        let name = as_text(found[*field])?
+            .ok_or_else(|| Failure::Message(format!("It does not have the field \"{}\"", envelope.fields[*field])))?;
+        if included.as_ref().is_some_and(|included| **included != *name) {
             return Ok(false);
         }
     }
-    Ok(true)
+    let kind = as_text(found[KIND])?.ok_or_else(|| {
+        let (field, tool, advice) = (&envelope.fields[KIND], &envelope.tool, &envelope.advice);
+        Failure::Message(format!("It does not have the field \"{field}\" of {tool}'s messages about rows{advice}"))
+    })?;
+    if envelope.skipped.iter().any(|skipped| **skipped == *kind) {
+        return Ok(false);
+    }
+    let [rows, metadata] = &mut columns.columns[..] else { unreachable!("the envelope has two columns") };
+    let Values::List(_, offsets, change) = &mut rows.values else { unreachable!("the rows are an array") };
+    let mut reader = Reader::new(text, envelope.options);
+    append_rows(&kind, &found, change, &mut reader, envelope)?;
+    offsets.push(change.len() as i32);
+    rows.valid.append_non_null();
+    append_metadata(&found, metadata, &mut reader, envelope)?;
+    columns.len += 1;
+    reader.checked().map(|()| true)
+}
+
+/// Return the text of a value.
+fn as_text(value: Option<&str>) -> Read<Option<String>> {
+    let Some(value) = value else { return Ok(None) };
+    let mut found = Vec::new();
+    Scanner::new(value).any_text(MOST_LEVELS, &mut found)?;
+    Ok(Some(String::from_utf8(found).unwrap_or_default()))
 }
 
 // --- rows ---
 
 fn append_rows<'a>(
+    kind: &str,
     found: &Found<'a>,
     change: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
-) -> Certain<()> {
-    let kind = Scanner::new(found[KIND].ok_or(Uncertain)?.text).quoted()?;
+) -> Result<(), Failure> {
     let is_insert = envelope.inserts.iter().any(|insert| **insert == *kind);
     let is_update = *kind == *envelope.update;
     if !is_insert && !is_update && *kind != *envelope.delete {
-        return Err(Uncertain);
+        return Err(envelope.unknown(kind));
     }
-    let images = (found[OLD].map(|span| span.text), found[NEW].map(|span| span.text));
-    let word: &[u8] = if is_insert { b"+I" } else { b"-D" };
-    match images {
-        (Some(old), Some(new)) if is_update && !envelope.partial => {
-            push(change, b"-U", |row| reader.whole(old, row))?;
-            push(change, b"+U", |row| reader.whole(new, row))
-        }
-        (Some(old), Some(new)) if is_update && !envelope.batched => update(change, old, new, reader),
+    if envelope.partial {
+        let [old, new] =
+            [OLD, NEW].map(|image| rows_of(found[image], envelope.batched, &envelope.fields[image], reader));
+        return partial_rows((old?, new?), (is_insert, is_update), change, reader, envelope);
+    }
+    let [old, new] = [OLD, NEW].map(|image| row_of(found[image], &envelope.fields[image], reader));
+    let (old, new) = (old?, new?);
+    if old.is_none() && !is_insert {
+        return Err(envelope.without_old(if is_update { "UPDATE" } else { "DELETE" }));
+    }
+    match (old, new) {
+        (_, None) if is_insert || is_update => return Err(envelope.without_new()),
         (Some(old), Some(new)) if is_update => {
-            let (mut old, mut new) = (Elements::new(old)?, Elements::new(new)?);
-            loop {
-                match (old.next()?, new.next()?) {
-                    (Some(old), Some(new)) => update(change, old, new, reader)?,
-                    (None, None) => return Ok(()),
-                    _ => return Err(Uncertain),
+            reader.change("-U", &envelope.fields[OLD], old, change)?;
+            reader.change("+U", &envelope.fields[NEW], new, change)?;
+        }
+        (old, new) => {
+            let (word, images) =
+                if is_insert { ("+I", [(NEW, new), (OLD, old)]) } else { ("-D", [(OLD, old), (NEW, new)]) };
+            for (place, (image, row)) in images.into_iter().enumerate() {
+                let Some(row) = row else { continue };
+                let len = change.len();
+                reader.change(word, &envelope.fields[image], row, change)?;
+                if place > 0 {
+                    change.truncate(len); // only its errors count
                 }
             }
         }
-        (Some(old), None) if !is_insert && !is_update && !envelope.partial => {
-            push(change, word, |row| reader.whole(old, row))
-        }
-        (None, Some(new)) if envelope.batched && !is_update => {
-            let mut new = Elements::new(new)?;
-            while let Some(new) = new.next()? {
-                push(change, word, |row| reader.whole(new, row))?;
-            }
-            Ok(())
-        }
-        (None, Some(new)) if is_insert || (envelope.partial && !is_update) => {
-            push(change, word, |row| reader.whole(new, row))
-        }
-        _ => Err(Uncertain),
     }
-}
-
-/// Append an update whose old row has only what changed.
-fn update<'a>(change: &mut Column, old: &'a str, new: &'a str, reader: &mut Reader<'a>) -> Certain<()> {
-    push(change, b"-U", |row| reader.merged(old, new, row))?;
-    push(change, b"+U", |row| reader.whole(new, row))
-}
-
-/// Append a change.
-fn push(change: &mut Column, kind: &[u8], row: impl FnOnce(&mut Column) -> Certain<()>) -> Certain<()> {
-    let Values::Struct(change_fields) = &mut change.values else { return Err(Uncertain) };
-    let [kinds, rows] = &mut change_fields.columns[..] else { return Err(Uncertain) };
-    let Values::String(texts) = &mut kinds.values else { return Err(Uncertain) };
-    texts.data.extend_from_slice(kind);
-    texts.end()?;
-    kinds.valid.append_non_null();
-    row(rows)?;
-    change_fields.len += 1;
-    change.valid.append_non_null();
     Ok(())
 }
 
-/// The objects in an array.
-struct Elements<'a> {
-    scanner: Scanner<'a>,
-    is_first: bool,
+/// Return a row, if it is one.
+fn row_of<'a>(row: Option<&'a str>, name: &str, reader: &mut Reader<'a>) -> Result<Option<&'a str>, Failure> {
+    match row {
+        Some(row) if !row.starts_with('{') => {
+            if reader.options.ignore_parse_errors {
+                Ok(None)
+            } else {
+                Err(misfit(name))
+            }
+        }
+        row => Ok(row),
+    }
 }
 
-impl<'a> Elements<'a> {
-    fn new(array: &'a str) -> Certain<Self> {
-        let mut scanner = Scanner::new(array);
-        scanner.expect(b'[')?;
-        scanner.blanks();
-        Ok(Self { scanner, is_first: true })
+/// Return the rows of an image that may have several.
+fn rows_of<'a>(
+    image: Option<&'a str>,
+    batched: bool,
+    name: &str,
+    reader: &mut Reader<'a>,
+) -> Result<Option<Vec<Option<&'a str>>>, Failure> {
+    let Some(image) = image else { return Ok(None) };
+    if !batched {
+        return Ok(row_of(Some(image), name, reader)?.map(|row| vec![Some(row)]));
     }
+    let mut scanner = Scanner::new(image);
+    if scanner.peek() != Some(b'[') {
+        return if reader.options.ignore_parse_errors { Ok(None) } else { Err(misfit(name)) };
+    }
+    let mut rows = Vec::new();
+    let mut has_more = scanner.begin(b'[')?;
+    while has_more {
+        let begin = scanner.at();
+        scanner.skip_value(MOST_LEVELS)?;
+        let row = scanner.since(begin);
+        rows.push(if row == "null" { None } else { row_of(Some(row), name, reader)? });
+        has_more = scanner.has_more(b'[')?;
+    }
+    Ok(Some(rows))
+}
 
-    fn next(&mut self) -> Certain<Option<&'a str>> {
-        let is_first = std::mem::replace(&mut self.is_first, false);
-        let more = if is_first { !self.scanner.take(b']') } else { self.scanner.has_more(b']')? };
-        if !more {
-            return Ok(None);
+type Rows<'a> = Option<Vec<Option<&'a str>>>;
+
+/// Append the rows of a message whose row before an update has only what changed.
+fn partial_rows<'a>(
+    (old, new): (Rows<'a>, Rows<'a>),
+    (is_insert, is_update): (bool, bool),
+    change: &mut Column,
+    reader: &mut Reader<'a>,
+    envelope: &Envelope,
+) -> Result<(), Failure> {
+    let whole = |rows: Rows<'a>| rows.and_then(|rows| rows.into_iter().collect::<Option<Vec<_>>>());
+    let new = whole(new).ok_or_else(|| envelope.without_new())?;
+    let names = (&*envelope.fields[OLD], &*envelope.fields[NEW]);
+    if !is_update {
+        let len = change.len();
+        for old in old.into_iter().flatten().flatten() {
+            reader.change("-U", names.0, old, change)?;
         }
-        let begin = self.scanner.at();
-        self.scanner.skip_value(MOST_LEVELS)?;
-        Ok(Some(self.scanner.since(begin)))
+        change.truncate(len); // only its errors count
+        for new in new {
+            reader.change(if is_insert { "+I" } else { "-D" }, names.1, new, change)?;
+        }
+        return Ok(());
     }
+    let old = whole(old).filter(|old| old.len() >= new.len()).ok_or_else(|| envelope.without_old(""))?;
+    for (old, new) in old.into_iter().zip(new) {
+        reader.change("-U", names.1, new, change)?;
+        reader.overlay(names.0, old, change)?;
+        reader.change("+U", names.1, new, change)?;
+    }
+    reader.misfits.sort();
+    reader.misfits.dedup();
+    Ok(())
 }
 
 impl<'a> Reader<'a> {
-    /// Append a value to a column.
-    pub(super) fn whole(&mut self, text: &'a str, column: &mut Column) -> Certain<()> {
-        self.spend(column)?;
-        self.scanner = Scanner::new(text);
-        if matches!(column.values, Values::Struct(_)) && self.scanner.peek() == Some(b'n') {
-            return Err(Uncertain); // a row is not null
-        }
-        self.value(column, MOST_LEVELS)?;
-        if self.scanner.is_at_end() { Ok(()) } else { Err(Uncertain) }
+    /// Append a change, whose row is in the field `name`.
+    fn change(&mut self, kind: &str, name: &str, row: &'a str, change: &mut Column) -> Read<()> {
+        self.spend(change)?;
+        let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
+        let [kinds, rows] = &mut fields.columns[..] else { unreachable!("a change has two fields") };
+        let Values::String(texts) = &mut kinds.values else { unreachable!("a kind is a text") };
+        texts.data.extend_from_slice(kind.as_bytes());
+        texts.end()?;
+        kinds.valid.append_non_null();
+        self.scanner = Scanner::new(row);
+        let misfits = self.misfits.len();
+        self.value(rows, MOST_LEVELS)?;
+        within(name, &mut self.misfits, misfits);
+        fields.len += 1;
+        change.valid.append_non_null();
+        Ok(())
     }
 
-    /// Append a row: what changed from the old one, the rest from the new one.
-    fn merged(&mut self, old: &'a str, new: &'a str, row: &mut Column) -> Certain<()> {
-        self.spend(row)?;
-        let Values::Struct(fields) = &mut row.values else { return Err(Uncertain) };
-        let (len, mut guess) = (fields.len, 0);
-        let mut from = |text: &'a str, is_old: bool| {
-            self.scanner = Scanner::new(text);
-            self.scanner.expect(b'{')?;
-            self.scanner.blanks();
-            if self.scanner.take(b'}') {
-                return Ok(());
-            }
-            loop {
-                let name = self.scanner.name()?;
-                let found = fields.find(name, guess);
-                let column = found.map(|found| &mut fields.columns[found]).filter(|column| column.len() == len);
-                let is_nested = matches!(self.scanner.peek(), Some(b'{' | b'['));
-                let escapes = self.scanner.unicode_escapes;
-                match (column, found) {
-                    (Some(column), _) => self.value(column, MOST_LEVELS)?,
-                    (None, Some(_)) if is_old => return Err(Uncertain), // twice
-                    (None, _) => self.scanner.skip_value(MOST_LEVELS)?,
+    /// Put the fields of a row, which is in the field `name`, into the row of the last change.
+    fn overlay(&mut self, name: &str, row: &'a str, change: &mut Column) -> Read<()> {
+        let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
+        let Values::Struct(columns) = &mut fields.columns[1].values else { unreachable!("a row is a struct") };
+        let place = columns.len - 1;
+        let (misfits, mut guess) = (self.misfits.len(), 0);
+        self.scanner = Scanner::new(row);
+        let mut has_more = self.scanner.begin(b'{')?;
+        while has_more {
+            match columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess) {
+                Some(found) => {
+                    columns.columns[found].truncate(place);
+                    self.forget(columns.name(found), (misfits, self.missing.len()));
+                    self.field(columns, found, MOST_LEVELS)?;
+                    guess = found + 1;
                 }
-                // Spark reads all of the old row as texts, too, and fails for halves of surrogate pairs.
-                if is_old && is_nested && self.scanner.unicode_escapes > escapes {
-                    return Err(Uncertain);
-                }
-                guess = found.map_or(guess, |found| found + 1);
-                if !self.scanner.has_more(b'}')? {
-                    return if self.scanner.is_at_end() { Ok(()) } else { Err(Uncertain) };
-                }
+                None => self.scanner.skip_value(MOST_LEVELS)?,
             }
-        };
-        from(old, true)?;
-        from(new, false)?;
-        for column in &mut fields.columns {
-            if column.len() == len {
-                column.push_null();
-            }
+            has_more = self.scanner.has_more(b'{')?;
         }
-        fields.len += 1;
-        row.valid.append_non_null();
+        within(name, &mut self.misfits, misfits);
         Ok(())
     }
 }
@@ -352,20 +409,18 @@ fn append_metadata<'a>(
     metadata: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
-) -> Certain<()> {
-    let Values::Struct(fields) = &mut metadata.values else { return Err(Uncertain) };
+) -> Read<()> {
+    let Values::Struct(fields) = &mut metadata.values else { unreachable!("metadata are a struct") };
     for (column, one) in fields.columns.iter_mut().zip(&envelope.metadata) {
-        match found[one.field] {
+        match found[one.field].filter(|_| one.wanted) {
             None => column.push_null(),
-            Some(span) if one.wanted => {
-                if matches!(one.form, Form::TextOf(_) | Form::Time(_, Some(_))) {
-                    one.form.check(span, column, reader)?; // the values beside it
+            Some(text) => {
+                if !one.form.append(text, column, reader)? {
+                    let name = envelope.fields.get(one.field).map_or("schema", |name| name);
+                    if reader.misfits.last().is_none_or(|last| last != name) {
+                        reader.misfit(name);
+                    }
                 }
-                one.form.append(span.text, column, reader)?;
-            }
-            Some(span) => {
-                one.form.check(span, column, reader)?;
-                column.push_null();
             }
         }
     }

@@ -1,16 +1,12 @@
-//! The metadata of a changelog message: what Spark makes of a field beside the rows.
+//! The metadata of a changelog message: fields beside the rows.
 
 use serde_json::Value;
 
-use super::scanner::Scanner;
-use super::{MOST_LEVELS, Reader};
-use crate::cast;
-use crate::columns::{Certain, Column, Uncertain, Values};
+use super::scanner::{MOST_LEVELS, Scanner};
+use super::{Read, Reader, timestamp};
+use crate::columns::{Column, Values};
+use crate::java;
 use crate::spec::Unsupported;
-use crate::text;
-
-/// Beyond these, Spark's microseconds do not fit into 64 bits: the time is null.
-const MOST_SECONDS: i64 = i64::MAX / 1_000_000;
 
 /// How the metadata are in a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,25 +16,18 @@ pub(super) enum Form {
     /// An object with any values as texts.
     Texts,
     /// One of them.
-    TextOf(Box<[u8]>),
-    /// A count since 1970, with so many microseconds each, as any value or as one of an object's.
-    Time(i64, Option<Box<[u8]>>),
-    /// A time in UTC.
+    TextOf(Box<str>),
+    /// A count since 1970, with so many microseconds each, as any value or as one of an object's. Anything else is null.
+    Time(i64, Option<Box<str>>),
+    /// A time in UTC. Anything else is null.
     Utc,
     /// A value of the column's type.
     Typed,
 }
 
-/// A field's value.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span<'a> {
-    pub(super) text: &'a str,
-    pub(super) has_unicode_escapes: bool,
-}
-
 impl Form {
     pub(super) fn parse(item: &Value) -> Result<Self, Unsupported> {
-        let key = if item["key"].is_null() { None } else { Some(bytes(&item["key"])?) };
+        let key = item["key"].as_str().map(Box::from);
         let any = item["field_type"] == "string" || item["field_type"]["valueType"] == "string";
         match (item["form"].as_str(), key) {
             (Some("value"), Some(key)) => Ok(Self::TextOf(key)),
@@ -51,129 +40,76 @@ impl Form {
             _ => Err(Unsupported(format!("metadata {item}"))),
         }
     }
-}
 
-impl Form {
-    /// Append the metadata in a field's value.
-    pub(super) fn append<'a>(&self, text: &'a str, column: &mut Column, reader: &mut Reader<'a>) -> Certain<()> {
+    /// Append the metadata in a field's value, which is not null; return whether the value fits.
+    pub(super) fn append<'a>(&self, text: &'a str, column: &mut Column, reader: &mut Reader<'a>) -> Read<bool> {
         let mut scanner = Scanner::new(text);
-        match (self, &mut column.values) {
-            (Self::Text, Values::String(texts)) => {
-                if !scanner.any_text(&mut texts.data, MOST_LEVELS)? {
-                    return Err(Uncertain);
-                }
-                texts.end()?;
-            }
-            (Self::Texts, Values::Map(_, offsets, keys, values)) => {
-                let first = keys.len();
-                each_field(&mut scanner, |scanner, name| {
-                    reader.spend(values)?;
-                    let (Values::String(names), Values::String(texts)) = (&mut keys.values, &mut values.values) else {
-                        return Err(Uncertain);
-                    };
-                    names.data.extend_from_slice(name);
-                    names.end()?;
-                    keys.valid.append_non_null();
-                    let is_valid = scanner.any_text(&mut texts.data, MOST_LEVELS)?;
-                    texts.end()?;
-                    values.valid.append(is_valid);
-                    Ok(())
-                })?;
-                let Values::String(names) = &keys.values else { return Err(Uncertain) };
-                if !names.are_different(first) {
-                    return Err(Uncertain);
-                }
-                offsets.push(values.len() as i32);
-            }
-            (Self::TextOf(key), Values::String(texts)) => match text_of(&mut scanner, key, &mut texts.data)? {
-                true => texts.end()?,
-                false => {
-                    column.push_null();
-                    return Ok(());
-                }
-            },
-            (Self::Time(micros, key), Values::Timestamp(times, _)) => {
-                let mut count = Vec::new();
-                let is_valid = match key {
-                    Some(key) => text_of(&mut scanner, key, &mut count)?,
-                    None => scanner.any_text(&mut count, MOST_LEVELS)?,
-                };
-                let count = if is_valid {
-                    Some(cast::whole(std::str::from_utf8(&count).map_err(|_| Uncertain)?)?)
-                } else {
-                    None
-                };
-                let limit = MOST_SECONDS * (1_000_000 / micros);
-                match count.filter(|count| (-limit..=limit).contains(count)) {
-                    Some(count) => times.push(count * micros),
-                    None => {
-                        column.push_null();
-                        return Ok(());
-                    }
-                }
-            }
-            (Self::Utc, Values::Timestamp(times, _)) => times.push(text::timestamp(scanner.quoted()?)?),
-            (Self::Typed, _) => return reader.whole(text, column),
-            _ => return Err(Uncertain),
+        let needs_object = matches!(self, Self::Texts | Self::TextOf(_) | Self::Time(_, Some(_)));
+        if needs_object && scanner.peek() != Some(b'{') {
+            column.push_null();
+            return Ok(false);
         }
-        column.valid.append_non_null();
-        Ok(())
-    }
-
-    /// Check that Spark can read a field's value that no column needs.
-    pub(super) fn check<'a>(&self, span: Span<'a>, column: &mut Column, reader: &mut Reader<'a>) -> Certain<()> {
-        let is_object = span.text.starts_with('{');
-        match self {
-            Self::Texts | Self::TextOf(_) | Self::Time(_, Some(_)) if !is_object => Err(Uncertain),
-            Self::Typed => {
-                let len = column.len();
-                reader.whole(span.text, column)?;
-                column.truncate(len);
-                Ok(())
+        let mut found = Vec::new();
+        let is_valid = match self {
+            Self::TextOf(key) | Self::Time(_, Some(key)) => text_of(&mut scanner, key, &mut found)?,
+            Self::Text | Self::Time(..) | Self::Utc => scanner.any_text(MOST_LEVELS, &mut found)?,
+            Self::Texts | Self::Typed => {
+                reader.scanner = scanner;
+                let misfits = reader.misfits.len();
+                reader.value(column, MOST_LEVELS)?;
+                let fits = reader.misfits.len() == misfits;
+                reader.misfits.truncate(misfits);
+                return Ok(fits);
             }
-            // Spark cannot write half of a surrogate pair as JSON.
-            _ if (is_object || span.text.starts_with('[')) && span.has_unicode_escapes => Err(Uncertain),
-            _ => Ok(()),
+        };
+        let time = || std::str::from_utf8(&found).ok().filter(|_| is_valid);
+        let appended = match (self, &mut column.values) {
+            (Self::Time(micros, _), Values::Timestamp(times, _)) => {
+                let count = time().and_then(|text| java::trim(text).parse::<i64>().ok());
+                count.and_then(|count| count.checked_mul(*micros)).map(|time| times.push(time))
+            }
+            (Self::Utc, Values::Timestamp(times, _)) => time().and_then(timestamp).map(|time| times.push(time)),
+            (_, Values::String(texts)) if is_valid => {
+                texts.data.extend_from_slice(&found);
+                Some(texts.end()?)
+            }
+            _ => None,
+        };
+        match appended {
+            Some(()) => column.valid.append_non_null(),
+            None => column.push_null(),
         }
+        Ok(true)
     }
 }
 
-/// Append the value of a key as a text, and return whether it is there and not null.
-fn text_of(scanner: &mut Scanner<'_>, key: &[u8], to: &mut Vec<u8>) -> Certain<bool> {
-    let mut found = None;
-    each_field(scanner, |scanner, name| {
-        if *name != *key {
-            return scanner.skip_value(MOST_LEVELS);
+/// Append the value of a key as a text, and return whether it is there and not null. Of several, the last one counts.
+fn text_of(scanner: &mut Scanner<'_>, key: &str, to: &mut Vec<u8>) -> Read<bool> {
+    let mut found = false;
+    each_field(scanner, MOST_LEVELS, |scanner, name, levels| {
+        if name != key {
+            return scanner.skip_value(levels);
         }
-        if found.is_some() {
-            return Err(Uncertain);
-        }
-        found = Some(scanner.any_text(to, MOST_LEVELS)?);
+        to.clear();
+        found = scanner.any_text(levels, to)?;
         Ok(())
     })?;
-    Ok(found.unwrap_or(false))
+    Ok(found)
 }
 
 /// Call a function for each field of the next object. It passes the value.
 pub(super) fn each_field<'a>(
     scanner: &mut Scanner<'a>,
-    mut each: impl FnMut(&mut Scanner<'a>, &'a [u8]) -> Certain<()>,
-) -> Certain<()> {
-    scanner.expect(b'{')?;
-    scanner.blanks();
-    if scanner.take(b'}') {
-        return Ok(());
+    levels: usize,
+    mut each: impl FnMut(&mut Scanner<'a>, &str, usize) -> Read<()>,
+) -> Read<()> {
+    let mut buffer = String::new();
+    let mut has_more = scanner.begin(b'{')?;
+    while has_more {
+        // The name is in the text, or in the buffer, which is not used by the function.
+        let name = scanner.name(&mut buffer)?;
+        each(scanner, name, levels - 1)?;
+        has_more = scanner.has_more(b'{')?;
     }
-    loop {
-        let name = scanner.name()?;
-        each(scanner, name)?;
-        if !scanner.has_more(b'}')? {
-            return Ok(());
-        }
-    }
-}
-
-/// Return the bytes of a text in a spec.
-pub(super) fn bytes(text: &Value) -> Result<Box<[u8]>, Unsupported> {
-    text.as_str().map(|text| text.as_bytes().into()).ok_or_else(|| Unsupported(format!("{text} is no text")))
+    Ok(())
 }

@@ -1,258 +1,384 @@
 //! The format `json`: a message is a JSON object with the wanted columns, read from left to right into them.
 //!
-//! What the decoder is certain about, in a message of valid UTF-8 that is one JSON object and nothing else:
+//! Values are read by the rules of Flink's default parser (`JsonParserToRowDataConverters`):
 //!
-//! | type | certain | examples of what is left to Spark |
-//! |---|---|---|
-//! | all | `null`, a missing field | the same field twice, an escape in a field's name, a value of another kind |
-//! | BOOLEAN | `true`, `false` | numbers, texts |
-//! | TINYINT to BIGINT | a whole number within the type's range | `1.0`, `1e3`, `"1"`, a number out of range |
-//! | FLOAT, DOUBLE | a finite number of at most 100 characters; a whole one of at most 18 digits | `"NaN"`, `1e400` |
-//! | DECIMAL | a number without exponent that fits without rounding, also in quotes | `1e3`, more digits than the type has |
-//! | STRING | a text | numbers and objects, half of a surrogate pair |
-//! | BYTES | base64 with padding, without escapes | line breaks, missing padding |
-//! | DATE | `2020-12-31`, from the year 1 to 9999 | `2020-1-2`, numbers |
-//! | TIME(p) | `23:59:59`, with up to p digits behind the point | more digits, numbers |
-//! | TIMESTAMP | `2020-12-31 23:59:59`, also with `T`, with up to 9 digits behind the point | a zone, a date alone |
-//! | TIMESTAMP_LTZ | the same followed by `Z` | another zone, none, numbers |
-//! | ARRAY | an array of such values | |
-//! | MAP | an object with different names | a name twice |
-//! | ROW | an object | an array |
+//! | type | is read from |
+//! |---|---|
+//! | all | `null`, or nothing at all |
+//! | BOOLEAN | `true`, `false`; any other text or number is false, unless it is the text `true` |
+//! | TINYINT, SMALLINT | a whole number, also in quotes |
+//! | INT, BIGINT | a number, of which a part behind the point is cut; a whole number in quotes |
+//! | FLOAT, DOUBLE, DECIMAL | a number, also in quotes |
+//! | STRING | a text; any other value as it stands in the message, without blanks |
+//! | BYTES | base64 with padding |
+//! | DATE, TIME(p) | `2020-12-31`, `23:59:59.123` |
+//! | TIMESTAMP | `2020-12-31 23:59:59.123`, also with `T` and then also without seconds |
+//! | TIMESTAMP_LTZ | the same followed by `Z` |
+//! | intervals | a number of milliseconds or of months |
+//! | ARRAY, MAP, ROW | an array, an object, an object |
 //!
-//! Fields that are not wanted are skipped. They have to be JSON, too, but may be anything and may appear twice. More than 60
-//! levels are left, and so are messages of more than 20,000,000 bytes and names of more than 50,000: Spark's parser refuses texts
-//! and names of more characters. With `fail_on_missing_field` a message that lacks a field is left: that is an error for Spark to report.
+//! A value that does not fit is an error with the path of its field, or null. Of a field or a key that is there twice the last
+//! value counts. What follows the object is ignored. Fields that are not wanted are skipped, but have to be JSON.
 
 pub(crate) mod changelog;
-mod loose;
 mod metadata;
-pub(crate) mod scanner;
+mod scanner;
 
-use crate::columns::{Certain, Column, Struct, Uncertain, Values};
-use crate::{cast, text};
-use scanner::Scanner;
+use crate::columns::{Column, Full, Struct, Values};
+use crate::{Failure, java, text};
+use scanner::{MOST_LEVELS, Scanner};
 
-const MOST_LEVELS: usize = 60;
-/// The limits of Jackson for a text and for a name. A character has a byte at least.
-const MOST_TEXT: usize = 20_000_000;
-const MOST_NAME: usize = 50_000;
-const MOST_DIGITS: usize = 100;
+const BYTE_ORDER_MARK: char = '\u{feff}';
+const MOST_MISFITS: usize = 10;
+const MICROS_A_MILLISECOND: i64 = 1000;
 
 /// The options of the format that matter for reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// `json.fail-on-missing-field`
     pub fail_on_missing_field: bool,
+    /// `json.ignore-parse-errors`
+    pub ignore_parse_errors: bool,
+}
+
+/// Why a message has no row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    Broken,
+    TooDeep,
+    TooLong,
+    TooMany,
+    Full,
+}
+
+type Read<T> = Result<T, Fault>;
+
+impl From<Full> for Fault {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl From<Fault> for Failure {
+    #[cold]
+    fn from(fault: Fault) -> Self {
+        Self::Message(String::from(match fault {
+            Fault::Full => return Self::Full,
+            Fault::Broken => "It is not a JSON object",
+            Fault::TooDeep => "It is not a JSON object of at most 1,000 levels",
+            Fault::TooLong => "It has a name, a number or a text that is too long",
+            Fault::TooMany => "It has arrays with many more values than their text has characters",
+        }))
+    }
 }
 
 /// Append the columns of a message, and return whether it has a row.
-pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> Certain<bool> {
+pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> Result<bool, Failure> {
     if message.is_empty() {
         return Ok(false);
     }
-    let text = text_of(message)?;
-    let mut reader = Reader::new(text);
-    reader.complete = options.fail_on_missing_field;
-    reader.scanner.blanks();
-    reader.scanner.expect(b'{')?;
-    reader.object(columns, MOST_LEVELS)?;
-    reader.scanner.blanks();
-    if reader.scanner.is_at_end() { Ok(true) } else { Err(Uncertain) }
+    match row(message, columns, *options) {
+        Err(Failure::Message(_)) if options.ignore_parse_errors => Ok(false),
+        found => found.map(|()| true),
+    }
 }
 
-fn text_of(message: &[u8]) -> Certain<&str> {
-    if message.len() > MOST_TEXT {
-        return Err(Uncertain);
-    }
-    std::str::from_utf8(message).map_err(|_| Uncertain)
+fn row(message: &[u8], columns: &mut Struct, options: Options) -> Result<(), Failure> {
+    let mut reader = Reader::new(text_of(message)?, options);
+    reader.scanner.blanks();
+    reader.object(columns, MOST_LEVELS)?;
+    reader.checked()
+}
+
+fn text_of(message: &[u8]) -> Result<&str, Failure> {
+    let text = std::str::from_utf8(message).map_err(|_| Failure::Message("It is not UTF-8".to_owned()))?;
+    Ok(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text))
 }
 
 struct Reader<'a> {
     scanner: Scanner<'a>,
-    /// Whether each field has to be there.
-    complete: bool,
-    /// Whether numbers and booleans may be written as texts.
-    texts: bool,
+    options: Options,
+    /// A text with escapes.
+    buffer: String,
+    /// The paths of fields whose values do not fit, and of those that are missing.
+    misfits: Vec<String>,
+    missing: Vec<String>,
     /// How many more values may be put into arrays and maps.
     budget: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Self {
+    fn new(text: &'a str, options: Options) -> Self {
         // Arrays of wide structs could take much more memory than their text.
-        let budget = 16 * text.len() + 1024;
-        Self { scanner: Scanner::new(text), complete: false, texts: false, budget }
+        let budget = 16 * text.len() + 16 * 1024;
+        let (misfits, missing) = (Vec::new(), Vec::new());
+        Self { scanner: Scanner::new(text), options, buffer: String::new(), misfits, missing, budget }
     }
 
-    /// Read an object behind its brace into the columns of a struct.
-    fn object(&mut self, columns: &mut Struct, levels: usize) -> Certain<()> {
-        let row = columns.len;
-        let mut guess = 0;
-        self.scanner.blanks();
-        if !self.scanner.take(b'}') {
-            loop {
-                let name = self.scanner.name()?;
-                match columns.find(name, guess) {
-                    Some(found) => {
-                        let column = &mut columns.columns[found];
-                        if column.len() != row {
-                            return Err(Uncertain); // the field is there twice
-                        }
-                        self.value(column, levels)?;
-                        guess = found + 1;
-                    }
-                    None => self.scanner.skip_value(levels)?,
-                }
-                if !self.scanner.has_more(b'}')? {
-                    break;
-                }
-            }
+    /// Return the error of what was read.
+    fn checked(self) -> Result<(), Failure> {
+        if !self.misfits.is_empty() {
+            return Err(Failure::Message(format!("It does not fit the columns: {}", self.misfits.join(", "))));
         }
-        for column in &mut columns.columns {
-            if column.len() == row {
-                if self.complete {
-                    return Err(Uncertain);
+        match self.missing.first() {
+            Some(path) => Err(Failure::Message(format!("It lacks the field '{path}'"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Read an object into the columns of a struct.
+    fn object(&mut self, columns: &mut Struct, levels: usize) -> Read<()> {
+        let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
+        let row = columns.len;
+        let begin = (self.misfits.len(), self.missing.len());
+        let mut guess = 0;
+        let mut has_more = self.scanner.begin(b'{')?;
+        while has_more {
+            let found = columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess);
+            match found {
+                Some(found) => {
+                    if columns.columns[found].len() != row {
+                        columns.columns[found].truncate(row); // the field is there twice
+                        self.forget(columns.name(found), begin);
+                    }
+                    self.field(columns, found, levels)?;
+                    guess = found + 1;
                 }
-                column.push_null();
+                None => self.scanner.skip_value(levels)?,
+            }
+            has_more = self.scanner.has_more(b'{')?;
+        }
+        for index in 0..columns.columns.len() {
+            if columns.columns[index].len() == row {
+                columns.columns[index].push_null();
+                if self.options.fail_on_missing_field && self.missing.len() < MOST_MISFITS {
+                    self.missing.push(columns.name(index).to_owned());
+                }
             }
         }
         columns.len += 1;
         Ok(())
     }
 
-    fn value(&mut self, column: &mut Column, levels: usize) -> Certain<()> {
-        let scanner = &mut self.scanner;
-        if scanner.peek() == Some(b'n') {
-            scanner.literal(b"null")?;
+    /// Read the value of a field.
+    #[inline]
+    fn field(&mut self, columns: &mut Struct, index: usize, levels: usize) -> Read<()> {
+        let (misfits, missing) = (self.misfits.len(), self.missing.len());
+        self.value(&mut columns.columns[index], levels)?;
+        if self.misfits.len() > misfits || self.missing.len() > missing {
+            within(columns.name(index), &mut self.misfits, misfits);
+            within(columns.name(index), &mut self.missing, missing);
+        }
+        Ok(())
+    }
+
+    /// Forget what was wrong with a field of the object whose errors begin at these places.
+    #[cold]
+    fn forget(&mut self, name: &str, (misfits, missing): (usize, usize)) {
+        for (paths, begin) in [(&mut self.misfits, misfits), (&mut self.missing, missing)] {
+            let kept = paths.split_off(begin);
+            let is_of =
+                |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            paths.extend(kept.into_iter().filter(|path| !is_of(path)));
+        }
+    }
+
+    /// Append the next value to a column. One that does not fit is null.
+    #[inline]
+    fn value(&mut self, column: &mut Column, levels: usize) -> Read<()> {
+        let token = self.scanner.peek().ok_or(Fault::Broken)?;
+        if token == b'n' {
+            self.scanner.null()?;
             column.push_null();
             return Ok(());
         }
-        if self.texts && scanner.peek() == Some(b'"') && cast::is_weak(&column.values) {
-            scanner.take(b'"');
-            cast::append(scanner.plain_text()?, &mut column.values)?;
+        let begin = self.scanner.at();
+        if self.fits(token, column, levels)? {
             column.valid.append_non_null();
             return Ok(());
         }
-        match &mut column.values {
-            Values::Boolean(v) => v.append(scanner.boolean()?),
-            Values::Int8(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
-            Values::Int16(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
-            Values::Int32(v) => v.push(scanner.whole_number()?.try_into().map_err(|_| Uncertain)?),
-            Values::Int64(v) => v.push(scanner.whole_number()?),
-            Values::Float32(v) if self.texts => v.push(whole(scanner.number()?)?.ok_or(Uncertain)? as f32),
-            Values::Float64(v) if self.texts => v.push(whole(scanner.number()?)?.ok_or(Uncertain)? as f64),
-            Values::Float32(v) => v.push(float32(scanner.number()?)?),
-            Values::Float64(v) => v.push(float64(scanner.number()?)?),
-            Values::Decimal(v, precision, scale) => {
-                let number = if scanner.take(b'"') { scanner.plain_text()? } else { scanner.number()? };
-                v.push(text::decimal(number.as_bytes(), *precision, *scale)?);
-            }
-            Values::String(v) => {
-                scanner.expect(b'"')?;
-                scanner.text(&mut v.data)?;
-                v.end()?;
-            }
-            Values::Binary(v) => {
-                scanner.expect(b'"')?;
-                cast::base64(scanner.plain_text()?, v)?;
-            }
-            Values::Date(v) => v.push(text::date(scanner.quoted()?)?),
-            Values::Time(v, digits) => v.push(text::time(scanner.quoted()?, *digits)?),
-            Values::Timestamp(v, None) => v.push(text::timestamp(scanner.quoted()?)?),
-            Values::Timestamp(v, Some(_)) => v.push(text::instant(scanner.quoted()?)?),
-            Values::List(_, offsets, element) => {
-                scanner.expect(b'[')?;
-                self.array(element, levels.checked_sub(1).ok_or(Uncertain)?)?;
-                offsets.push(element.len() as i32);
-            }
-            Values::Map(_, offsets, key, value) => {
-                scanner.expect(b'{')?;
-                self.map(key, value, levels.checked_sub(1).ok_or(Uncertain)?)?;
-                offsets.push(value.len() as i32);
-            }
-            Values::Struct(v) => {
-                scanner.expect(b'{')?;
-                self.object(v, levels.checked_sub(1).ok_or(Uncertain)?)?;
-            }
-        }
-        column.valid.append_non_null();
+        self.scanner.back_to(begin);
+        self.scanner.skip_value(levels)?;
+        column.push_null();
+        self.misfit("");
         Ok(())
     }
 
-    fn array(&mut self, element: &mut Column, levels: usize) -> Certain<()> {
-        self.scanner.blanks();
-        if self.scanner.take(b']') {
-            return Ok(());
-        }
-        loop {
-            self.spend(element)?;
-            self.value(element, levels)?;
-            if !self.scanner.has_more(b']')? {
-                return Ok(());
-            }
+    #[cold]
+    fn misfit(&mut self, path: &str) {
+        if !self.options.ignore_parse_errors && self.misfits.len() < MOST_MISFITS {
+            self.misfits.push(path.to_owned());
         }
     }
 
-    fn map(&mut self, key: &mut Column, value: &mut Column, levels: usize) -> Certain<()> {
-        let first = key.len();
-        self.scanner.blanks();
-        if self.scanner.take(b'}') {
-            return Ok(());
+    /// Append the next value, which is not null and begins with `token`, without its bit; return whether it fits.
+    #[inline]
+    fn fits(&mut self, token: u8, column: &mut Column, levels: usize) -> Read<bool> {
+        let is_number = matches!(token, b'-' | b'0'..=b'9');
+        let found = match &mut column.values {
+            Values::String(v) => {
+                if token == b'"' {
+                    v.data.extend_from_slice(self.scanner.text(&mut self.buffer)?.as_bytes());
+                } else {
+                    self.scanner.any_text(levels, &mut v.data)?;
+                }
+                v.end()?;
+                Some(())
+            }
+            Values::Int32(v) if is_number => {
+                self.scanner.whole_number(i32::MIN.into(), i32::MAX.into())?.map(|number| v.push(number as i32))
+            }
+            Values::Int64(v) if is_number => {
+                self.scanner.whole_number(i64::MIN, i64::MAX)?.map(|number| v.push(number))
+            }
+            Values::Interval(v) if is_number => {
+                let number = self.scanner.whole_number(i64::MIN, i64::MAX)?;
+                number.and_then(|number| number.checked_mul(MICROS_A_MILLISECOND)).map(|micros| v.push(micros))
+            }
+            Values::Float32(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
+            Values::Float64(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
+            Values::Boolean(v) if matches!(token, b't' | b'f') => {
+                v.append(self.scanner.boolean()?);
+                Some(())
+            }
+            Values::List(_, offsets, element) if token == b'[' => {
+                self.array(element, levels)?;
+                offsets.push(element.len() as i32);
+                Some(())
+            }
+            Values::Map(_, offsets, key, value) if token == b'{' => {
+                self.map(key, value, levels)?;
+                offsets.push(value.len() as i32);
+                Some(())
+            }
+            Values::Struct(v) if token == b'{' => {
+                self.object(v, levels)?;
+                Some(())
+            }
+            Values::List(..) | Values::Map(..) | Values::Struct(_) => None,
+            values if is_number => java::append(self.scanner.number()?, values),
+            values if token == b'"' => append(self.scanner.text(&mut self.buffer)?, values)?,
+            _ => None,
+        };
+        Ok(found.is_some())
+    }
+
+    fn array(&mut self, element: &mut Column, levels: usize) -> Read<()> {
+        let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
+        let mut has_more = self.scanner.begin(b'[')?;
+        while has_more {
+            self.element(element, levels)?;
+            has_more = self.scanner.has_more(b'[')?;
         }
-        loop {
-            self.spend(value)?;
-            let name = self.scanner.name()?;
-            let Values::String(names) = &mut key.values else {
-                return Err(Uncertain);
-            };
-            names.data.extend_from_slice(name);
+        Ok(())
+    }
+
+    /// Append the next value of an array or a map, whose errors are those of the whole.
+    #[inline]
+    fn element(&mut self, column: &mut Column, levels: usize) -> Read<()> {
+        self.spend(column)?;
+        let (misfits, missing) = (self.misfits.len(), self.missing.len());
+        self.value(column, levels)?;
+        if self.misfits.len() > misfits || self.missing.len() > missing {
+            self.misfits.dedup();
+            self.missing.dedup();
+        }
+        Ok(())
+    }
+
+    /// Read a map. Of entries with the same key, the last one is kept, as in Java.
+    fn map(&mut self, key: &mut Column, value: &mut Column, levels: usize) -> Read<()> {
+        let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
+        let (first, begin) = (key.len(), self.scanner.at());
+        let (misfits, missing) = (self.misfits.len(), self.missing.len());
+        let Values::String(names) = &mut key.values else { return Err(Fault::Broken) }; // the format checks that
+        let mut has_more = self.scanner.begin(b'{')?;
+        while has_more {
+            names.data.extend_from_slice(self.scanner.name(&mut self.buffer)?.as_bytes());
             names.end()?;
             key.valid.append_non_null();
-            self.value(value, levels)?;
-            if !self.scanner.has_more(b'}')? {
-                break;
-            }
+            self.element(value, levels)?;
+            has_more = self.scanner.has_more(b'{')?;
         }
-        let Values::String(names) = &key.values else {
-            return Err(Uncertain);
-        };
-        if names.are_different(first) { Ok(()) } else { Err(Uncertain) }
+        if names.are_different(first) {
+            return Ok(());
+        }
+        let last = names.last_places(first);
+        key.truncate(first);
+        value.truncate(first);
+        self.misfits.truncate(misfits);
+        self.missing.truncate(missing);
+        self.scanner.back_to(begin);
+        let (mut place, mut has_more) = (first, self.scanner.begin(b'{')?);
+        while has_more {
+            let name = self.scanner.name(&mut self.buffer)?;
+            if last.contains(&place) {
+                let Values::String(names) = &mut key.values else { return Err(Fault::Broken) };
+                names.data.extend_from_slice(name.as_bytes());
+                names.end()?;
+                key.valid.append_non_null();
+                self.element(value, levels)?;
+            } else {
+                self.scanner.skip_value(levels)?;
+            }
+            place += 1;
+            has_more = self.scanner.has_more(b'{')?;
+        }
+        Ok(())
     }
 
-    fn spend(&mut self, column: &Column) -> Certain<()> {
-        self.budget = self.budget.checked_sub(column.width).ok_or(Uncertain)?;
+    fn spend(&mut self, column: &Column) -> Read<()> {
+        self.budget = self.budget.checked_sub(column.width).ok_or(Fault::TooMany)?;
         Ok(())
     }
 }
 
-fn float64(number: &str) -> Certain<f64> {
-    if number.len() > MOST_DIGITS {
-        return Err(Uncertain);
+/// Put the name of a field before the paths from a place on.
+#[cold]
+fn within(name: &str, paths: &mut [String], begin: usize) {
+    for path in &mut paths[begin..] {
+        *path = if path.is_empty() { name.to_owned() } else { format!("{name}.{path}") };
     }
-    let value = match whole(number)? {
-        Some(whole) => whole as f64, // not -0.0 for -0
-        None => number.parse::<f64>().map_err(|_| Uncertain)?,
-    };
-    if value.is_finite() { Ok(value) } else { Err(Uncertain) }
 }
 
-fn float32(number: &str) -> Certain<f32> {
-    let double = float64(number)?;
-    let value = match whole(number)? {
-        Some(whole) => whole as f32,
-        None => number.parse::<f32>().map_err(|_| Uncertain)?,
-    };
-    // A few numbers are rounded to another value if they are rounded to a double first.
-    if value.is_finite() && value == double as f32 { Ok(value) } else { Err(Uncertain) }
+/// Append the value that a text in quotes stands for; none if it stands for no value of the type.
+fn append(text: &str, values: &mut Values) -> Read<Option<()>> {
+    Ok(match values {
+        Values::Binary(v) => {
+            let found = java::base64(text, &mut v.data);
+            if found.is_some() {
+                v.end()?;
+            }
+            found
+        }
+        Values::Date(v) => date(text).map(|days| v.push(days)),
+        Values::Time(v, digits) => java::time(text, *digits).filter(|_| text.len() >= 8).map(|time| v.push(time)),
+        Values::Timestamp(v, None) => timestamp(text).map(|time| v.push(time)),
+        Values::Timestamp(v, Some(_)) => text.strip_suffix('Z').and_then(timestamp).map(|time| v.push(time)),
+        Values::Interval(v) => {
+            let number = java::trim(text).parse::<i64>().ok();
+            number.and_then(|number| number.checked_mul(MICROS_A_MILLISECOND)).map(|micros| v.push(micros))
+        }
+        values => java::append(text, values),
+    })
 }
 
-/// Return a whole number of at most 18 digits; none if the number has a point or an exponent.
-fn whole(number: &str) -> Certain<Option<i64>> {
-    if number.bytes().any(|c| matches!(c, b'.' | b'e' | b'E')) {
-        return Ok(None);
+/// Return the days since 1970 of a date as in `2020-12-31`.
+fn date(text: &str) -> Option<i32> {
+    match text::date(text.as_bytes()) {
+        Ok(days) => Some(days), // the common form
+        Err(_) => i32::try_from(java::iso_date(text.as_bytes())?).ok(),
     }
-    if number.len() > 18 {
-        return Err(Uncertain);
+}
+
+/// Return the microseconds since 1970 of a time in one of the two standards.
+fn timestamp(text: &str) -> Option<i64> {
+    if let Ok(micros) = text::timestamp(text.as_bytes()) {
+        return Some(micros); // the common form
     }
-    number.parse().map(Some).map_err(|_| Uncertain)
+    if let Some(micros) = java::local(text.as_bytes(), b' ') {
+        return Some(micros);
+    }
+    let has_seconds = text.split_once('T')?.1.len() != "23:59".len();
+    if has_seconds { java::local(text.as_bytes(), b'T') } else { java::local(format!("{text}:00").as_bytes(), b'T') }
 }

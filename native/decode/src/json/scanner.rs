@@ -1,30 +1,38 @@
-//! The tokens of a JSON text.
+//! The tokens of a JSON text, as Jackson's parser reads them for Flink.
 //!
-//! It accepts what JSON's grammar says, and control characters within texts, as Spark's parser does here.
+//! It accepts what JSON's grammar says, and control characters within texts. A half of a surrogate pair becomes `?`, as where
+//! Java writes a text in UTF-8. Nothing here recurses.
 
-use crate::columns::{Certain, Uncertain};
+use super::{Fault, Read};
+
+/// Jackson's limits: levels, characters of a name, of a number and of a text.
+pub(crate) const MOST_LEVELS: usize = 1000;
+const MOST_NAME: usize = 50_000;
+const MOST_DIGITS: usize = 1000;
+const MOST_TEXT: usize = 20_000_000;
+const LOST: char = '?';
 
 pub(crate) struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// How many escapes with `\u` were passed in texts that are not wanted.
-    pub(crate) unicode_escapes: usize,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, bytes: text.as_bytes(), at: 0, unicode_escapes: 0 }
-    }
-
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.at == self.bytes.len()
+        Self { text, bytes: text.as_bytes(), at: 0 }
     }
 
     /// Return how many bytes were passed.
     #[inline]
     pub(crate) fn at(&self) -> usize {
         self.at
+    }
+
+    /// Go back to an earlier place.
+    #[inline]
+    pub(crate) fn back_to(&mut self, at: usize) {
+        self.at = at;
     }
 
     /// Return the text from an earlier place to here.
@@ -47,8 +55,8 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    pub(crate) fn expect(&mut self, character: u8) -> Certain<()> {
-        if self.take(character) { Ok(()) } else { Err(Uncertain) }
+    fn expect(&mut self, character: u8) -> Read<()> {
+        if self.take(character) { Ok(()) } else { Err(Fault::Broken) }
     }
 
     #[inline]
@@ -58,71 +66,89 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Pass the beginning of an array or object, and return whether it has a value.
+    #[inline]
+    pub(crate) fn begin(&mut self, opening: u8) -> Read<bool> {
+        self.expect(opening)?;
+        self.blanks();
+        Ok(!self.take(closing(opening)))
+    }
+
     /// Pass the comma between two values, or the end of their array or object; return whether there is one more.
     #[inline]
-    pub(crate) fn has_more(&mut self, end: u8) -> Certain<bool> {
+    pub(crate) fn has_more(&mut self, opening: u8) -> Read<bool> {
         self.blanks();
         if self.take(b',') {
             self.blanks();
             return Ok(true);
         }
-        self.expect(end)?;
+        self.expect(closing(opening))?;
         Ok(false)
     }
 
-    /// Pass the name of a field up to its value, and return it. It has no escapes.
+    /// Pass the name of a field up to its value, and return it.
     #[inline]
-    pub(crate) fn name(&mut self) -> Certain<&'a [u8]> {
-        let name = self.quoted()?;
-        if name.len() > super::MOST_NAME {
-            return Err(Uncertain);
-        }
+    pub(crate) fn name<'b>(&mut self, buffer: &'b mut String) -> Read<&'b str>
+    where
+        'a: 'b,
+    {
+        let name = self.quoted(buffer, MOST_NAME)?;
         self.blanks();
         self.expect(b':')?;
         self.blanks();
         Ok(name)
     }
 
-    pub(crate) fn literal(&mut self, literal: &[u8]) -> Certain<()> {
+    fn literal(&mut self, literal: &[u8]) -> Read<()> {
         if !self.bytes[self.at..].starts_with(literal) {
-            return Err(Uncertain);
+            return Err(Fault::Broken);
         }
         self.at += literal.len();
         Ok(())
     }
 
-    pub(crate) fn boolean(&mut self) -> Certain<bool> {
+    pub(crate) fn boolean(&mut self) -> Read<bool> {
         let value = self.peek() == Some(b't');
         self.literal(if value { b"true" } else { b"false" })?;
         Ok(value)
     }
 
+    pub(crate) fn null(&mut self) -> Read<()> {
+        self.literal(b"null")
+    }
+
     // --- numbers ---
 
-    /// Return a whole number of 64 bits.
+    /// Return a whole number in a range; none if it is outside. Of a number with a point or an exponent, Jackson takes what is
+    /// before the point.
     #[inline]
-    pub(crate) fn whole_number(&mut self) -> Certain<i64> {
-        let negative = self.take(b'-');
+    pub(crate) fn whole_number(&mut self, least: i64, most: i64) -> Read<Option<i64>> {
         let begin = self.at;
-        let mut value: u64 = 0;
+        let negative = self.take(b'-');
+        let first = self.at;
+        let mut value: i64 = 0;
         while let Some(digit @ b'0'..=b'9') = self.peek() {
-            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
             self.at += 1;
         }
-        let digits = self.at - begin;
-        // 19 digits fit into 64 bits without a sign.
-        if digits == 0 || digits > 19 || (digits > 1 && self.bytes[begin] == b'0') {
-            return Err(Uncertain);
+        let digits = self.at - first;
+        // 18 digits fit into 64 bits.
+        let is_common = digits > 0 && digits <= 18 && (digits == 1 || self.bytes[first] != b'0');
+        if is_common && !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
+            let value = if negative { -value } else { value };
+            return Ok((least..=most).contains(&value).then_some(value));
         }
-        if negative {
-            0_i64.checked_sub_unsigned(value).ok_or(Uncertain)
-        } else {
-            i64::try_from(value).map_err(|_| Uncertain)
+        self.at = begin;
+        let number = self.number()?;
+        if !number.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+            return Ok(number.parse().ok().filter(|value| (least..=most).contains(value)));
         }
+        let value: f64 = number.parse().map_err(|_| Fault::Broken)?;
+        Ok((least as f64 <= value && value <= most as f64).then_some(value as i64))
     }
 
     /// Return the text of a number.
-    pub(crate) fn number(&mut self) -> Certain<&'a str> {
+    pub(crate) fn number(&mut self) -> Read<&'a str> {
         let begin = self.at;
         self.take(b'-');
         if !self.take(b'0') {
@@ -135,57 +161,63 @@ impl<'a> Scanner<'a> {
             let _ = self.take(b'+') || self.take(b'-');
             self.digits()?;
         }
-        Ok(&self.text[begin..self.at])
+        if self.at - begin > MOST_DIGITS { Err(Fault::TooLong) } else { Ok(self.since(begin)) }
     }
 
-    fn digits(&mut self) -> Certain<()> {
+    fn digits(&mut self) -> Read<()> {
         let begin = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
-        if self.at > begin { Ok(()) } else { Err(Uncertain) }
+        if self.at > begin { Ok(()) } else { Err(Fault::Broken) }
     }
 
     // --- texts ---
 
-    /// Return a text without escapes.
+    /// Return a text. It is put into `buffer` if it has escapes.
     #[inline]
-    pub(crate) fn quoted(&mut self) -> Certain<&'a [u8]> {
+    pub(crate) fn text<'b>(&mut self, buffer: &'b mut String) -> Read<&'b str>
+    where
+        'a: 'b,
+    {
+        self.quoted(buffer, MOST_TEXT)
+    }
+
+    #[inline]
+    fn quoted<'b>(&mut self, buffer: &'b mut String, most: usize) -> Read<&'b str>
+    where
+        'a: 'b,
+    {
         self.expect(b'"')?;
-        Ok(self.plain_text()?.as_bytes())
-    }
-
-    /// Return the rest of a text behind its quote. It has no escapes.
-    #[inline]
-    pub(crate) fn plain_text(&mut self) -> Certain<&'a str> {
         let begin = self.at;
-        if self.pass_plain()? == b'\\' {
-            return Err(Uncertain);
-        }
-        let found = &self.text[begin..self.at];
-        self.at += 1;
-        Ok(found)
+        let text = if self.pass_plain()? == b'"' {
+            self.at += 1;
+            &self.text[begin..self.at - 1]
+        } else {
+            self.at = begin;
+            self.unescaped(buffer)?;
+            buffer
+        };
+        if text.len() > most && text.encode_utf16().count() > most { Err(Fault::TooLong) } else { Ok(text) }
     }
 
-    /// Append the rest of a text behind its quote.
-    #[inline]
-    pub(crate) fn text(&mut self, to: &mut Vec<u8>) -> Certain<()> {
+    fn unescaped(&mut self, to: &mut String) -> Read<()> {
+        to.clear();
         loop {
             let begin = self.at;
             let found = self.pass_plain()?;
-            to.extend_from_slice(&self.bytes[begin..self.at]);
+            to.push_str(self.since(begin));
             self.at += 1;
             if found == b'"' {
                 return Ok(());
             }
-            let character = self.escaped()?;
-            to.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            to.push(self.escaped()?);
         }
     }
 
     /// Pass characters up to the next quote or backslash, and return which of them it is.
     #[inline]
-    fn pass_plain(&mut self) -> Certain<u8> {
+    fn pass_plain(&mut self) -> Read<u8> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const HIGHS: u64 = ONES << 7;
         let rest = &self.bytes[self.at..];
@@ -208,12 +240,12 @@ impl<'a> Scanner<'a> {
                 return Ok(byte);
             }
         }
-        Err(Uncertain)
+        Err(Fault::Broken)
     }
 
     /// Return the character that the escape behind a backslash stands for.
-    fn escaped(&mut self) -> Certain<char> {
-        let escape = self.peek().ok_or(Uncertain)?;
+    fn escaped(&mut self) -> Read<char> {
+        let escape = self.peek().ok_or(Fault::Broken)?;
         self.at += 1;
         Ok(match escape {
             b'"' | b'\\' | b'/' => char::from(escape),
@@ -225,98 +257,191 @@ impl<'a> Scanner<'a> {
             b'u' => {
                 let unit = self.hex()?;
                 match unit {
-                    0xD800..0xDC00 => {
-                        self.literal(b"\\u")?;
-                        let low = self.hex()?;
-                        if !(0xDC00..0xE000).contains(&low) {
-                            return Err(Uncertain);
-                        }
-                        char::from_u32(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)).ok_or(Uncertain)?
-                    }
-                    _ => char::from_u32(unit).ok_or(Uncertain)?,
+                    0xD800..0xDC00 => self.low_half(unit)?,
+                    _ => char::from_u32(unit).unwrap_or(LOST),
                 }
             }
-            _ => return Err(Uncertain),
+            _ => return Err(Fault::Broken),
         })
     }
 
-    fn hex(&mut self) -> Certain<u32> {
-        let digits = self.bytes.get(self.at..self.at + 4).ok_or(Uncertain)?;
-        self.at += 4;
-        digits.iter().try_fold(0, |value, &digit| Ok(value * 16 + char::from(digit).to_digit(16).ok_or(Uncertain)?))
+    /// Return the character of a surrogate pair, whose first half was passed.
+    fn low_half(&mut self, high: u32) -> Read<char> {
+        let begin = self.at;
+        if self.take(b'\\') && self.take(b'u') {
+            let low = self.hex()?;
+            if (0xDC00..0xE000).contains(&low) {
+                let found = char::from_u32(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
+                return found.ok_or(Fault::Broken);
+            }
+        }
+        self.at = begin;
+        Ok(LOST)
     }
 
-    // --- what is not wanted ---
+    fn hex(&mut self) -> Read<u32> {
+        let digits = self.bytes.get(self.at..self.at + 4).ok_or(Fault::Broken)?;
+        self.at += 4;
+        let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(Fault::Broken);
+        digits.iter().try_fold(0, |value, &byte| Ok(value * 16 + digit(byte)?))
+    }
+
+    // --- whole values ---
 
     /// Pass a value of any kind.
-    pub(crate) fn skip_value(&mut self, levels: usize) -> Certain<()> {
-        match self.peek().ok_or(Uncertain)? {
-            b'"' => {
-                self.at += 1;
-                self.skip_text()
+    pub(crate) fn skip_value(&mut self, levels: usize) -> Read<()> {
+        self.walk(levels, |_, _| {})
+    }
+
+    /// Append a value of any kind as a text, and return whether it is not null. A text is itself, and any other value is
+    /// written as it stands here, without blanks.
+    pub(crate) fn any_text(&mut self, levels: usize, to: &mut Vec<u8>) -> Read<bool> {
+        match self.peek() {
+            Some(b'"') => to.extend_from_slice(self.text(&mut String::new())?.as_bytes()),
+            Some(b'n') => {
+                self.null()?;
+                return Ok(false);
             }
-            b'{' => {
-                let levels = levels.checked_sub(1).ok_or(Uncertain)?;
-                self.at += 1;
-                self.blanks();
-                if self.take(b'}') {
-                    return Ok(());
+            _ => self.walk(
+                levels,
+                |token, is_text| {
+                    if is_text { normal(token, to) } else { to.extend_from_slice(token.as_bytes()) }
+                },
+            )?,
+        }
+        Ok(true)
+    }
+
+    /// Pass a value of any kind, and call a function with each of its tokens, and with whether it is a text.
+    #[inline]
+    fn walk(&mut self, levels: usize, mut each: impl FnMut(&'a str, bool)) -> Read<()> {
+        let mut kinds = Kinds::default();
+        loop {
+            let begin = self.at;
+            let mut has_ended = true;
+            match self.peek().ok_or(Fault::Broken)? {
+                opening @ (b'{' | b'[') => {
+                    if kinds.depth >= levels.min(MOST_LEVELS) {
+                        return Err(Fault::TooDeep);
+                    }
+                    self.at += 1;
+                    each(self.since(begin), false);
+                    kinds.push(opening == b'{');
+                    self.blanks();
+                    has_ended = self.peek() == Some(closing(opening));
                 }
-                loop {
-                    self.expect(b'"')?;
-                    let begin = self.at;
+                b'"' => {
                     self.skip_text()?;
-                    if self.at - begin > super::MOST_NAME {
-                        return Err(Uncertain);
-                    }
-                    self.blanks();
-                    self.expect(b':')?;
-                    self.blanks();
-                    self.skip_value(levels)?;
-                    if !self.has_more(b'}')? {
-                        return Ok(());
-                    }
+                    each(self.since(begin), true);
                 }
+                b't' | b'f' => {
+                    self.boolean()?;
+                    each(self.since(begin), false);
+                }
+                b'n' => {
+                    self.null()?;
+                    each(self.since(begin), false);
+                }
+                _ => each(self.number()?, false),
             }
-            b'[' => {
-                let levels = levels.checked_sub(1).ok_or(Uncertain)?;
-                self.at += 1;
+            let mut is_first = !has_ended;
+            while !is_first {
+                let Some(opening) = kinds.last() else { return Ok(()) };
                 self.blanks();
-                if self.take(b']') {
-                    return Ok(());
+                let begin = self.at;
+                if self.take(closing(opening)) {
+                    each(self.since(begin), false);
+                    kinds.depth -= 1;
+                    continue;
                 }
-                loop {
-                    self.skip_value(levels)?;
-                    if !self.has_more(b']')? {
-                        return Ok(());
-                    }
-                }
+                self.expect(b',')?;
+                each(self.since(begin), false);
+                self.blanks();
+                is_first = true;
             }
-            b't' => self.literal(b"true"),
-            b'f' => self.literal(b"false"),
-            b'n' => self.literal(b"null"),
-            _ => {
-                let number = self.number()?;
-                if number.len() > super::MOST_DIGITS { Err(Uncertain) } else { Ok(()) }
+            if kinds.last() == Some(b'{') {
+                let begin = self.at;
+                if self.peek() != Some(b'"') {
+                    return Err(Fault::Broken);
+                }
+                self.skip_text()?;
+                let name = self.since(begin);
+                if name.len() > MOST_NAME + 2 && name.encode_utf16().count() > MOST_NAME + 2 {
+                    return Err(Fault::TooLong);
+                }
+                each(name, true);
+                self.blanks();
+                let begin = self.at;
+                self.expect(b':')?;
+                each(self.since(begin), false);
+                self.blanks();
             }
         }
     }
 
-    fn skip_text(&mut self) -> Certain<()> {
+    fn skip_text(&mut self) -> Read<()> {
+        self.at += 1;
         while self.pass_plain()? == b'\\' {
             self.at += 1;
-            let escape = self.peek().ok_or(Uncertain)?;
-            self.at += 1;
-            match escape {
-                b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
-                b'u' => {
-                    self.hex()?;
-                    self.unicode_escapes += 1;
-                }
-                _ => return Err(Uncertain),
-            }
+            self.escaped()?;
         }
         self.at += 1;
         Ok(())
     }
+}
+
+/// For each level, whether it is an object.
+struct Kinds {
+    objects: [u64; MOST_LEVELS.div_ceil(64)],
+    depth: usize,
+}
+
+impl Default for Kinds {
+    #[inline]
+    fn default() -> Self {
+        Self { objects: [0; MOST_LEVELS.div_ceil(64)], depth: 0 }
+    }
+}
+
+impl Kinds {
+    #[inline]
+    fn push(&mut self, is_object: bool) {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        self.objects[word] = self.objects[word] & !(1 << bit) | u64::from(is_object) << bit;
+        self.depth += 1;
+    }
+
+    #[inline]
+    fn last(&self) -> Option<u8> {
+        let at = self.depth.checked_sub(1)?;
+        Some(if self.objects[at / 64] >> (at % 64) & 1 == 1 { b'{' } else { b'[' })
+    }
+}
+
+#[inline]
+fn closing(opening: u8) -> u8 {
+    opening + 2 // in ASCII
+}
+
+/// Append a text in quotes with the escapes that Jackson would write, and no others.
+fn normal(quoted: &str, to: &mut Vec<u8>) {
+    if quoted.bytes().all(|byte| byte >= b' ' && byte != b'\\') {
+        return to.extend_from_slice(quoted.as_bytes());
+    }
+    let mut buffer = String::new();
+    let text = Scanner::new(quoted).text(&mut buffer).unwrap_or_default();
+    to.push(b'"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => to.extend([b'\\', character as u8]),
+            '\u{8}' => to.extend_from_slice(b"\\b"),
+            '\t' => to.extend_from_slice(b"\\t"),
+            '\n' => to.extend_from_slice(b"\\n"),
+            '\u{c}' => to.extend_from_slice(b"\\f"),
+            '\r' => to.extend_from_slice(b"\\r"),
+            ..' ' => to.extend_from_slice(format!("\\u{:04X}", u32::from(character)).as_bytes()),
+            _ => to.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    to.push(b'"');
 }

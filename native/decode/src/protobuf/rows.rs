@@ -275,7 +275,7 @@ impl<'p> Reader<'p> {
                     }
                 }
             }
-            (As::Duration, Values::Int64(v)) => {
+            (As::Duration, Values::Interval(v)) => {
                 let (seconds, nanos) = wire.seconds()?;
                 // Digits after the microseconds are cut off, those of the whole.
                 let micros = (i128::from(seconds) * 1_000_000_000 + i128::from(nanos)) / 1000;

@@ -165,7 +165,7 @@ fn step(type_: &Type, field: &Value) -> Result<Step, Unsupported> {
             Ok(Step::EnumNumber(numbers.values().filter_map(Value::as_i64).collect(), first()?))
         }
         (Some("timestamp"), Type::Timestamp | Type::TimestampNtz) => Ok(Step::Timestamp),
-        (Some("duration"), Type::Int64) => Ok(Step::Duration),
+        (Some("duration"), Type::Interval) => Ok(Step::Duration),
         (Some("wrapper"), _) => Ok(Step::Wrapper(scalar(&field["value"]).ok_or_else(|| unsupported(field))?)),
         (Some("google.protobuf.Struct"), Type::String) => Ok(Step::Json(Form::Struct, "google.protobuf.Struct")),
         (Some("google.protobuf.Value"), Type::String) => Ok(Step::Json(Form::Value, "google.protobuf.Value")),

@@ -41,7 +41,7 @@ def encode(
         TypeError: If a column's type does not fit its field.
     """
     spec = json.dumps({"format": "avro", "plan": plan_of(rows.type, schema, cut)})
-    messages, _, errors = encoder(rows.type, spec)(rows, prefix)
+    messages, errors = encoder(rows.type, spec)(rows, prefix)
     if errors:
         _, column, reason = errors[0]
         raise RowError(column, reason)

@@ -51,7 +51,7 @@ def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOpt
     message = DEBEZIUM_RECORD.schema(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     decoder = batch_decoder(settings, reader_text(schema, options), arrow_type(message))
-    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
+    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns))
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:

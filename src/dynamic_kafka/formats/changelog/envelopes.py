@@ -129,7 +129,6 @@ class Envelope:
         images: The fields with rows: before and after the change.
         partial: True if the row before an update has only the fields that changed.
         batched: True if these fields are arrays of several rows.
-        texts: True if numbers and booleans are usually written as texts.
         skipped: Values of `kind` in messages that are not about rows and are skipped.
         hints: Advice for messages that cannot become rows, by the value of `kind`.
         whole_rows: Advice for messages without the row before the change.
@@ -144,7 +143,6 @@ class Envelope:
     images: tuple[str, str] = ("before", "after")
     partial: bool = False
     batched: bool = False
-    texts: bool = False
     skipped: tuple[str, ...] = ()
     hints: Mapping[str, str] = field(default_factory=dict)
     whole_rows: str = ""
@@ -202,7 +200,6 @@ CANAL = Envelope(
     images=("old", "data"),
     partial=True,
     batched=True,
-    texts=True,
     skipped=("CREATE",),
 )
 MAXWELL = Envelope(

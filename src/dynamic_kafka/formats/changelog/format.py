@@ -21,17 +21,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial, reduce
-from operator import or_
-from types import MappingProxyType
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, MapType, StringType, StructType, TimeType
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.formats.arrow import decoded
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
-from dynamic_kafka.formats.expressions import has, let
+from dynamic_kafka.formats.expressions import either, has, let, nullable, with_error
 from dynamic_kafka.formats.format import (
     DELETE,
     DELETES,
@@ -42,15 +41,18 @@ from dynamic_kafka.formats.format import (
     ROWS,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    Decoder,
     Format,
     FormatOptions,
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
-from dynamic_kafka.formats.json.lenient import PARSER, converted, lost, relaxed
+from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, SEMANTIC_PREFIXES, Plan, plain, plan_of_connect
+from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.options import Option, boolean, non_blank
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
 __all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON", "changes", "message_of_rows"]
@@ -75,41 +77,37 @@ _SHARED_OPTIONS = (
 
 
 def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
-    with_schema = _SCHEMA_INCLUDE.of(options)
-    ignore_errors = IGNORE_PARSE_ERRORS.of(_json_options(name, options))
-    message_schema = envelope.schema(relaxed(schema) if envelope.texts else schema)
-    if with_schema:
-        payload_schema = StructType([field for field in message_schema if field.name != "schema"])
-        message_schema = StructType().add("payload", payload_schema).add("schema", StringType())
-
-    text = _with_plain_values(value, envelope, schema) if with_schema and has(schema, SEMANTIC_COLUMNS) else value
-    message = JSON.decode(text, message_schema, _json_options(name, options))
-    if envelope.texts:
-        message = let(message, lambda texts: _converted(envelope, schema, texts, ignore_errors=ignore_errors))
-    include = {
-        field: options[option] for field in ("database", "table") if (option := f"{name}.{field}.include") in options
-    }
-    advice = ""
-    if name == "debezium-json":
-        have = "do not contain their schema" if with_schema else "contain their schema"
-        advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
-    return changes(
-        envelope,
-        value,
-        message,
-        schema,
-        with_schema=with_schema,
-        include=include,
-        ignore_errors=ignore_errors,
-        advice=advice,
-    )
+    found = StructType(_rows_and_metadata(envelope, as_numbers(schema)).fields)
+    result = decoded(_decoder(name, envelope, schema, options).rows, found, value)
+    patterns = {f: pattern for f, pattern in _included(name, options).items() if not _is_word(pattern)}
+    text = value.cast(StringType())
+    others = (~F.get_json_object(text, f"$.{f}").rlike(rf"\A(?:{pattern})\z") for f, pattern in patterns.items())
+    rows = as_intervals(result, with_error(_rows_and_metadata(envelope, schema)))
+    return F.when(F.coalesce(either(others), F.lit(False)), None).otherwise(rows) if patterns else rows
 
 
-def _with_plain_values(value: Column, envelope: Envelope, schema: StructType) -> Column:
+def _rows_and_metadata(envelope: Envelope, schema: StructType) -> StructType:
+    change = StructType().add(ROW_KIND, StringType()).add("row", nullable(schema))
+    metadata = StructType()
+    for key, meta in envelope.metadata.items():
+        metadata.add(key, meta.type)
+    return StructType().add(ROWS, ArrayType(change)).add(METADATA, metadata)
+
+
+def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
+    rows = decoder(as_numbers(schema), _spec(name, envelope, options)).rows
+    if not _has_semantic_types(schema, options):
+        return Decoder(lambda messages: rows(messages), total=True)  # noqa: PLW0108  (Spark counts the parameters)
+    return Decoder(lambda messages: rows(_with_plain_values(messages, envelope, schema)), total=True)
+
+
+def _has_semantic_types(schema: StructType, options: FormatOptions) -> bool:
+    return _SCHEMA_INCLUDE.of(options) and has(schema, SEMANTIC_COLUMNS)
+
+
+def _with_plain_values(messages: pa.Array, envelope: Envelope, schema: StructType) -> pa.Array:
     """Convert the numbers and texts of which a message's own schema says that they are times or decimals."""
     import pyarrow as pa
-
-    from dynamic_kafka.formats.arrow import evaluated
 
     images = StructType()
     for image in envelope.images:
@@ -119,104 +117,97 @@ def _with_plain_values(value: Column, envelope: Envelope, schema: StructType) ->
         found = plan_of_connect(message.get("schema"), images) if isinstance(message, dict) else None
         return None if found is None else {"fields": {"payload": found}}
 
-    def with_plain_values(messages: pa.Array) -> pa.Array:
-        def converted(message: bytes | None) -> bytes | None:
-            named = message is not None and any(prefix in message for prefix in SEMANTIC_PREFIXES)
-            return plain(message, plan) if message is not None and named else message
+    def converted(message: bytes | None) -> bytes | None:
+        named = message is not None and any(prefix in message for prefix in SEMANTIC_PREFIXES)
+        return plain(message, plan) if message is not None and named else message
 
-        return pa.array(map(converted, messages.to_pylist()), pa.binary())
-
-    return evaluated(with_plain_values, BinaryType(), value)
+    return pa.array(map(converted, messages.to_pylist()), pa.binary())
 
 
-def changes(
-    envelope: Envelope,
-    value: Column,
-    message: Column,
-    schema: StructType,
-    *,
-    with_schema: bool = False,
-    include: Mapping[str, str] = MappingProxyType({}),
-    ignore_errors: bool = False,
-    advice: str = "",
-) -> Column:
-    """Return what `Format.decode` of a changelog format returns.
+def _included(name: str, options: FormatOptions) -> dict[str, str]:
+    """Return the regular expressions for the fields `database` and `table`; other messages are skipped."""
+    return {f: options[option] for f in ("database", "table") if (option := f"{name}.{f}.include") in options}
+
+
+def _is_word(pattern: str) -> bool:
+    """Return whether a regular expression is the name itself. The kernel knows no others."""
+    return re.fullmatch(r"\w+", pattern, re.ASCII) is not None
+
+
+def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str, Any]:
+    with_schema, advice = _SCHEMA_INCLUDE.of(options), ""
+    if name == "debezium-json":
+        have = "do not contain their schema" if with_schema else "contain their schema"
+        advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
+    return {
+        "format": "changelog",
+        "tool": envelope.tool,
+        "images": envelope.images,
+        "kind": envelope.kind,
+        "inserts": envelope.inserts,
+        "update": envelope.update,
+        "delete": envelope.delete,
+        "skipped": envelope.skipped,
+        "hints": envelope.hints,
+        "advice": advice,
+        "whole_rows": envelope.whole_rows,
+        "partial": envelope.partial,
+        "batched": envelope.batched,
+        "payload": with_schema,
+        "include": {f: text if _is_word(text) else None for f, text in _included(name, options).items()},
+        "ignore_parse_errors": IGNORE_PARSE_ERRORS.of(_json_options(name, options)),
+        "metadata": [
+            {
+                "name": key,
+                "type": meta.type.jsonValue(),
+                "field": meta.field,
+                "field_type": meta.field_type.jsonValue(),
+                "key": meta.key,
+                "form": meta.form,
+            }
+            for key, meta in envelope.metadata.items()
+        ],
+    }
+
+
+def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    if not is_native(schema) or _has_semantic_types(schema, options):
+        return None
+    return _spec(name, envelope, options) if all(map(_is_word, _included(name, options).values())) else None
+
+
+# --- reading records, which are decoded already ---
+
+
+def changes(envelope: Envelope, value: Column, message: Column) -> Column:
+    """Return what `Format.decode` of a changelog format returns, for messages with whole rows.
 
     Args:
         envelope: The tool's envelope.
         value: The messages, binary.
         message: The decoded messages: a struct of the envelope's schema and `ERROR`.
-        schema: The columns.
-        with_schema: True if the envelope is the field `payload`, beside a field `schema`.
-        include: Regular expressions for the fields `database` and `table`; other messages are skipped.
-        ignore_errors: True if messages that cannot become rows are skipped.
-        advice: What a user can do if messages have no kind.
     """
 
-    def read(both: Column) -> Column:
-        value, message = both["value"], both["message"]
-        payload = message["payload"] if with_schema else message
-        kind = payload[envelope.kind]
-        included = {field: payload[field].rlike(rf"\A(?:{pattern})\z") for field, pattern in include.items()}
-        no_kind = f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows{advice}'
+    def read(message: Column) -> Column:
+        kind = message[envelope.kind]
+        no_kind = f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows'
+        old, new = (message[image] for image in envelope.images)
         error = F.coalesce(
             message[ERROR],
-            *(F.when(matches.isNull(), f'It does not have the field "{field}"') for field, matches in included.items()),
             F.when(kind.isNull(), F.lit(no_kind)),
             _wrong_kind(envelope, kind),
-            _wrong_rows(envelope, kind, *_images(envelope, payload)),
+            _wrong_rows(envelope, kind, old, new),
         )
-        leave_out = [
-            message[ERROR].isNull() & kind.isin(*envelope.skipped),
-            *(~matches for matches in included.values()),
-        ]
-        if ignore_errors:
-            leave_out.append(error.isNotNull())
-        metadata = [
-            meta.get((message if meta.field == "schema" else payload)[meta.field]).alias(key)
-            for key, meta in envelope.metadata.items()
-        ]
-        rows = F.when(error.isNull(), _rows(envelope, payload, value, schema))
+        metadata = [meta.get(message[meta.field]).alias(key) for key, meta in envelope.metadata.items()]
+        rows = F.when(error.isNull(), _rows(envelope, kind, old, new))
         found = F.struct(rows.alias(ROWS), F.struct(*metadata).alias(METADATA), error.alias(ERROR))
-        return F.when(reduce(or_, leave_out), None).when(message.isNotNull(), found)
+        return F.when(message.isNotNull(), found)
 
-    both = F.struct(value.alias("value"), message.alias("message"))
-    return F.when(F.length(value) > 0, let(both, read))  # a null or empty message is a tombstone: no row
-
-
-def _converted(envelope: Envelope, schema: StructType, message: Column, *, ignore_errors: bool) -> Column:
-    """Convert the texts of numbers and booleans in a message's rows to the types of the table.
-
-    The format `json` has the same result, but only after it has first read the message as real numbers without success.
-    """
-    type_ = ArrayType(schema) if envelope.batched else schema
-    found = message
-    for image in envelope.images:
-        found = found.withField(image, converted(type_, message[image]))
-
-    def with_error(both: Column) -> Column:
-        texts, found = both["texts"], both["found"]
-        misfits = (
-            F.when(
-                lost(type_, texts[image], found[image]), f'Its "{image}" contains a value that does not fit its column'
-            )
-            for image in envelope.images
-        )
-        return found.withField(ERROR, F.coalesce(found[ERROR], *misfits))
-
-    return found if ignore_errors else let(F.struct(message.alias("texts"), found.alias("found")), with_error)
-
-
-def _images(envelope: Envelope, payload: Column) -> tuple[Column, Column]:
-    """Return the rows before and after the change; arrays if `old` has only the fields that changed."""
-    old, new = (payload[image] for image in envelope.images)
-    if envelope.partial and not envelope.batched:
-        return F.when(old.isNotNull(), F.array(old)), F.when(new.isNotNull(), F.array(new))
-    return old, new
+    return F.when(F.length(value) > 0, let(message, read))  # a null or empty message is a tombstone: no row
 
 
 def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
-    known = (*envelope.inserts, envelope.update, envelope.delete, *envelope.skipped)
+    known = (*envelope.inserts, envelope.update, envelope.delete)
     advice = F.lit(f", which is not about a row; exclude such messages in {envelope.tool} or with 'format.on-error'")
     for word, hint in envelope.hints.items():
         advice = F.when(kind == word, f": {hint}").otherwise(advice)
@@ -226,62 +217,24 @@ def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
 def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> Column:
     old_name, new_name = envelope.images
     inserts, updates, deletes = kind.isin(*envelope.inserts), kind == envelope.update, kind == envelope.delete
-    no_new = F.lit(f'Its "{new_name}" is null' + (", or one of its rows is" if envelope.batched else ""))
-    if envelope.partial:
-        rowless = new.isNull() | F.exists(new, lambda row: row.isNull())
-        unmatched = old.isNull() | (F.size(old) < F.size(new)) | F.exists(old, lambda row: row.isNull())
-        no_old = F.lit(f'Update event: "{old_name}" has fewer rows than "{new_name}"')
-        return F.when((inserts | updates | deletes) & rowless, no_new).when(updates & unmatched, no_old)
     return (
         F.when(
             updates & old.isNull(), F.lit(f'The "{old_name}" field of UPDATE message is null; {envelope.whole_rows}')
         )
         .when(deletes & old.isNull(), F.lit(f'The "{old_name}" field of DELETE message is null; {envelope.whole_rows}'))
-        .when((inserts | updates) & new.isNull(), no_new)
+        .when((inserts | updates) & new.isNull(), F.lit(f'Its "{new_name}" is null'))
     )
 
 
-def _rows(envelope: Envelope, payload: Column, value: Column, schema: StructType) -> Column:
+def _rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> Column:
     """Return the rows of a message without errors."""
-    kind = payload[envelope.kind]
-    old, new = _images(envelope, payload)
-    if not envelope.partial:
-        inserted, deleted = F.array(_row(INSERT, new)), F.array(_row(DELETE, old))
-        updated = F.array(_row(UPDATE_BEFORE, old), _row(UPDATE_AFTER, new))
-    else:
-        inserted, deleted = (F.transform(new, partial(_row, row_kind)) for row_kind in (INSERT, DELETE))
-        updated = let(_changed_fields(envelope, value), partial(_updated, schema, old, new))
+    inserted, deleted = F.array(_row(INSERT, new)), F.array(_row(DELETE, old))
+    updated = F.array(_row(UPDATE_BEFORE, old), _row(UPDATE_AFTER, new))
     return F.when(kind.isin(*envelope.inserts), inserted).when(kind == envelope.update, updated).otherwise(deleted)
 
 
 def _row(row_kind: str, row: Column) -> Column:
     return F.struct(F.lit(row_kind).alias(ROW_KIND), row.alias("row"))
-
-
-def _changed_fields(envelope: Envelope, value: Column) -> Column:
-    """Return for each row of an update a map with the fields that changed as keys.
-
-    In the decoded row, a missing field and a field with null are the same. So updates are parsed twice; the second time the
-    parser skips everything but `old`.
-    """
-    keys: DataType = MapType(StringType(), StringType())
-    schema = StructType().add("old", ArrayType(keys) if envelope.batched else keys)
-    old = F.from_json(value.cast(StringType()), schema, PARSER)["old"]
-    return old if envelope.batched else F.array(old)
-
-
-def _updated(schema: StructType, old: Column, new: Column, changed: Column) -> Column:
-    def pair(row: Column, index: Column) -> Column:
-        was, named = F.get(old, index), F.get(changed, index)
-        before = F.struct(
-            *(
-                F.when(F.map_contains_key(named, name), was[name]).otherwise(row[name]).alias(name)
-                for name in schema.names
-            )
-        )
-        return F.array(_row(UPDATE_BEFORE, before), _row(UPDATE_AFTER, row))
-
-    return F.flatten(F.transform(new, pair))
 
 
 # --- writing ---
@@ -294,7 +247,9 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
             "true",
             "false for a table that is written, because messages are written without schema",
         )
-    return JSON.encode(message_of_rows(envelope, rows, schema), envelope.written(schema), _json_options(name, options))
+    message = message_of_rows(envelope, rows, schema)
+    # With a name, because Spark cannot make one of such a long expression.
+    return JSON.encode(message, envelope.written(schema), _json_options(name, options)).alias(name)
 
 
 def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Column:
@@ -322,45 +277,6 @@ def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Col
     return F.when(rows.isNotNull(), F.struct(*(column.alias(name) for name, column in fields)))
 
 
-# --- in the native kernel ---
-
-
-def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    include = {
-        field: options[option] for field in ("database", "table") if (option := f"{name}.{field}.include") in options
-    }
-    # The kernel knows no regular expressions, but such a name is one of itself.
-    # The kernel reads base64 that consists of digits as a number.
-    if _SCHEMA_INCLUDE.of(options) and has(schema, (DecimalType,)):
-        return None
-    if has(schema, (TimeType,)) or not all(re.fullmatch(r"\w+", text, re.ASCII) for text in include.values()):
-        return None
-    return {
-        "format": "changelog",
-        "images": envelope.images,
-        "kind": envelope.kind,
-        "inserts": envelope.inserts,
-        "update": envelope.update,
-        "delete": envelope.delete,
-        "partial": envelope.partial,
-        "batched": envelope.batched,
-        "texts": envelope.texts,
-        "payload": _SCHEMA_INCLUDE.of(options),
-        "include": include,
-        "metadata": [
-            {
-                "name": key,
-                "type": meta.type.jsonValue(),
-                "field": meta.field,
-                "field_type": meta.field_type.jsonValue(),
-                "key": meta.key,
-                "form": meta.form,
-            }
-            for key, meta in envelope.metadata.items()
-        ],
-    }
-
-
 # --- the formats ---
 
 
@@ -383,6 +299,7 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
         native=partial(_native, name, envelope),
+        decoder=partial(_decoder, name, envelope),
     )
 
 

@@ -57,7 +57,7 @@ def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: Fo
 def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
     message = DEBEZIUM_RECORD.schema(schema).toNullable()
     decoder = batch_decoder(schema_registry_settings.settings(_NAME, options), message)
-    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns), schema)
+    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns))
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:

@@ -16,18 +16,18 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StructType
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import evaluated
-from dynamic_kafka.formats.expressions import has, let, or_error
+from dynamic_kafka.formats.arrow import decoded, evaluated
+from dynamic_kafka.formats.expressions import has, nullable, with_error
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
+from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers
 from dynamic_kafka.formats.json.schemas import columns_of, schema_text
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, Plan, plain, plan_of_json_schema
 from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, no_id
@@ -41,8 +41,6 @@ __all__ = ["JSON_SCHEMA_CONFLUENT"]
 _NAME = "json-schema-confluent"
 _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _TYPE = "JSON"
-_BODY = StructType().add("body", BinaryType()).add("error", StringType())
-_BODY_TYPE = pa.struct([("body", pa.binary()), ("error", pa.string())])
 
 
 def _json_options(options: FormatOptions) -> FormatOptions:
@@ -69,22 +67,21 @@ def _rows(messages_and_ids: tuple[Column, ...], schema: StructType, options: For
     """Return the rows of messages, which are the first column; the second one has the headers with ids, if there is one."""
     settings = schema_registry_settings.settings(_NAME, options)
     columns = (schema if has(schema, SEMANTIC_COLUMNS) else StructType()).json()
-    ignore_errors = IGNORE_PARSE_ERRORS.of(_json_options(options))
+    json_options = _json_options(options)
+    assert JSON.decoder is not None
+    rows, ignore_errors = JSON.decoder(schema, json_options).rows, IGNORE_PARSE_ERRORS.of(json_options)
 
-    def bodies(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _bodies(messages, settings, columns, ids)
+    def from_bytes(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
+        found = _bodies(messages, settings, columns, ids)
+        errors = {} if ignore_errors else {n: error for n, (_, error) in enumerate(found) if error is not None}
+        return rows(pa.array([body for body, _ in found], pa.binary()), errors)
 
-    def read(both: Column) -> Column:
-        error, row = both["error"], both["row"]
-        return F.when(error.isNull(), row) if ignore_errors else or_error(row, error, schema)
-
-    body = evaluated(bodies, _BODY, *messages_and_ids)
-    row = JSON.decode(body["body"], schema, _json_options(options))
-    both = F.struct(body["error"].alias("error"), row.alias("row"))
-    return F.when(messages_and_ids[0].isNotNull(), let(both, read))
+    return as_intervals(decoded(from_bytes, nullable(as_numbers(schema)), *messages_and_ids), with_error(schema))
 
 
-def _bodies(messages: pa.Array, settings: RegistrySettings, columns: str, ids: pa.Array | None = None) -> pa.Array:
+def _bodies(
+    messages: pa.Array, settings: RegistrySettings, columns: str, ids: pa.Array | None = None
+) -> list[tuple[bytes | None, str | None]]:
     """Return for each message its JSON, or why it cannot be read.
 
     Args:
@@ -94,26 +91,23 @@ def _bodies(messages: pa.Array, settings: RegistrySettings, columns: str, ids: p
         ids: The values of the headers with ids; None if they are not looked at.
     """
 
-    def body_of(message: bytes | None, header: bytes | None) -> dict[str, Any] | None:
+    def body_of(message: bytes | None, header: bytes | None) -> tuple[bytes | None, str | None]:
         if message is None:
-            return None
+            return None, None
         try:
             schema_id, body = (id_of_header(header), message) if header is not None else _split(message)
         except ValueError as error:
-            return {
-                "error": str(error)
-                if header is not None
-                else no_id(str(error), settings.prefix, headers=ids is not None)
-            }
+            text = str(error)
+            return None, text if header is not None else no_id(text, settings.prefix, headers=ids is not None)
         if not body.strip():
-            return {"error": "nothing follows its schema id" if header is None else "it is empty"}
+            return None, "nothing follows its schema id" if header is None else "it is empty"
         found = _plan_or_fault(settings, schema_id, columns)
         if isinstance(found, str):
-            return {"error": found}
-        return {"body": body if found is None else plain(body, lambda _: found)}
+            return None, found
+        return body if found is None else plain(body, lambda _: found), None
 
     headers = [None] * len(messages) if ids is None else ids.to_pylist()
-    return pa.array(map(body_of, messages.to_pylist(), headers), _BODY_TYPE)
+    return list(map(body_of, messages.to_pylist(), headers))
 
 
 def _split(message: bytes) -> tuple[int, bytes]:

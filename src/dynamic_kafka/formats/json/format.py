@@ -1,45 +1,22 @@
 """The format `json`: a message is a JSON object with the table's columns.
 
-A message is read by one `from_json` of Spark, at no other cost. Only a message with which Spark finds a problem is read
-again, by the rules of Flink (see `lenient`); with `json.fail-on-missing-field` also a message that has a null.
+The native kernel reads and writes it (`native/decode/src/json/mod.rs`, `native/encode/src/json.rs`).
 
 Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/migrating-from-flink.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    CharType,
-    DataType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimeType,
-    VarcharType,
-)
+from pyspark.sql.types import CharType, MapType, StringType, StructType, VarcharType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import INTERVALS, check_names, either, has, let, parts, with_error
-from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
-from dynamic_kafka.formats.json.encoding import Style, json_text
-from dynamic_kafka.formats.json.lenient import (
-    PARSER,
-    beyond_calendar,
-    from_wire,
-    has_long_numbers,
-    repaired,
-    wire_schema,
-    with_missing_field,
-)
+from dynamic_kafka.formats.expressions import check_names, nullable, parts, with_error
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native, without_intervals
+from dynamic_kafka.formats.kernel import decode, decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 
 if TYPE_CHECKING:
@@ -103,7 +80,7 @@ _OTHER_OPTIONS = (
         "json.decode.json-parser.enabled",
         boolean,
         "true",
-        doc="Accepted for compatibility with Flink, without effect: Spark parses JSON.",
+        doc="Accepted for compatibility with Flink, without effect: there is one parser.",
     ),
 )
 
@@ -123,71 +100,38 @@ def _check(schema: StructType, options: FormatOptions) -> None:
                 )
 
 
+def _spec(options: FormatOptions) -> dict[str, Any]:
+    used = (_FAIL_ON_MISSING_FIELD, IGNORE_PARSE_ERRORS)
+    return {"format": "json", "options": {option.key: option.of(options) for option in used}}
+
+
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    ignore_errors = IGNORE_PARSE_ERRORS.of(options)
-
-    # A lambda uses only its variable: the message may be the result of a Python function, and Spark does not evaluate such
-    # functions inside a lambda.
-    def checked(message: Column) -> Column:
-        text, row = message["text"], message["row"]
-        blank = row.isNull() & (F.length(text) > 0)
-        literal = text == "null"
-        suspicious = blank | row[ERROR].isNotNull() | literal | ~F.is_valid_utf8(text) | either(_misread(row, schema))
-        if has(schema, (TimestampType,)):
-            suspicious |= has_long_numbers(text)
-        mended = repaired(text, row, schema, ignore_errors=ignore_errors)
-        return F.when(suspicious, mended).otherwise(from_wire(row, with_error(schema)))
-
-    def complete(message: Column) -> Column:
-        return with_missing_field(message["row"], message["text"], schema)
-
-    text = value.cast(StringType())
-    parsed = F.from_json(text, with_error(wire_schema(schema)), PARSER)
-    decoded = let(F.struct(text.alias("text"), parsed.alias("row")), checked)
-    if not _FAIL_ON_MISSING_FIELD.of(options):
-        return decoded
-    return let(F.struct(text.alias("text"), decoded.alias("row")), complete)
+    return as_intervals(decode(value, as_numbers(schema), _spec(options)), with_error(schema))
 
 
-def _misread(column: Column, type_: DataType) -> Iterator[Column]:
-    """Yield conditions under which Spark has silently read a wrong value."""
-    match type_:
-        case StructType():
-            for field in type_.fields:
-                yield from _misread(column[field.name], field.dataType)
-        case ArrayType(elementType=element) if has(element, (TimestampType, ByteType, *INTERVALS)):
-            yield F.coalesce(F.exists(column, lambda x: either(_misread(x, element))), F.lit(False))
-        case MapType(valueType=element) if has(element, (TimestampType, ByteType, *INTERVALS)):
-            yield from _misread(F.map_values(column), ArrayType(element))
-        case TimestampType():
-            yield beyond_calendar(column)
-        case _ if isinstance(type_, (ByteType, *INTERVALS)):
-            yield column.isNotNull() & from_wire(column, type_).isNull()
-        case _:
-            pass
-
-
-def _style(options: FormatOptions) -> Style:
-    return Style(
-        separator=_TIMESTAMP_FORMAT.of(options),
-        plain_decimals=_DECIMAL_AS_PLAIN_NUMBER.of(options),
-        ignore_nulls=_IGNORE_NULL_FIELDS.of(options),
-    )
-
-
-def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
-    return json_text(row, schema, _style(options)).cast(BinaryType())
-
-
-def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    del schema  # the kernel refuses types that it does not write
-    return {"format": "json", "options": asdict(_style(options))}
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+    return decoder(as_numbers(schema), _spec(options))
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if has(schema, (TimeType,)):
-        return None  # Spark reads Arrow's times as TIME(6) only
-    return {"format": "json", "options": {_FAIL_ON_MISSING_FIELD.key: _FAIL_ON_MISSING_FIELD.of(options)}}
+    return {**_spec(options), "schema": nullable(schema).jsonValue()} if is_native(schema) else None
+
+
+def _written_spec(options: FormatOptions) -> dict[str, Any]:
+    style = {
+        "separator": _TIMESTAMP_FORMAT.of(options),
+        "plain_decimals": _DECIMAL_AS_PLAIN_NUMBER.of(options),
+        "ignore_nulls": _IGNORE_NULL_FIELDS.of(options),
+    }
+    return {"format": "json", "options": style}
+
+
+def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
+    return encode(without_intervals(row, schema), as_numbers(schema), _written_spec(options))
+
+
+def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    return _written_spec(options) if is_native(schema) else None
 
 
 JSON = Format(
@@ -204,6 +148,7 @@ JSON = Format(
     _encode,
     _check,
     native=_native,
+    decoder=_decoder,
     native_encode=_native_encode,
 )
 """Flink's format `json`."""
