@@ -112,9 +112,9 @@ def open_at() -> Iterator[Callable[..., Fetching]]:
         clients.close()
 
 
-def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open) -> None:
-    """A value is a row, or bytes for Spark."""
-    fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "1"}'
+def test_values_are_decoded_where_they_are_fetched(cluster: MockCluster, open_at: Open) -> None:
+    """Only a value without a row keeps its bytes, for the error."""
+    fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "one"}'
     produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
     decoding = Decoding(pa.schema([("a", pa.int64()), ("b", pa.string())]), json.dumps({"format": "json"}))
     assert can_decode(decoding.columns, decoding.spec)
@@ -124,7 +124,8 @@ def test_values_are_decoded_or_left(cluster: MockCluster, open_at: Open) -> None
     fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row, decoding)
     fetching.until(p0=5)
     row = {"a": 1, "b": "x", "__error": None}
-    decoded = [(None, row), (odd, None), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone
+    bad = {"a": None, "b": None, "__error": "It does not fit the columns: a"}
+    decoded = [(None, row), (odd, bad), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone
     assert [(r["value"], r[VALUE_ROW]) for r in fetching.rows] == decoded
 
 
