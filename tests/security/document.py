@@ -22,6 +22,7 @@ _VARIABLE = (
     (re.compile(r"127\.0\.0\.1"), "broker"),
     (re.compile(r", \d+(\.\d+)? s\)"), ")"),
     (re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)"), ""),
+    (re.compile(r"after \d+ ms:"), "after 0 ms:"),
     (re.compile(r" It has not answered for \d+ s\."), ""),
     (re.compile(r"\.dk-[0-9a-f]+-\d+"), ".dk-1"),
     (

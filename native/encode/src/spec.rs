@@ -72,10 +72,7 @@ impl Spec {
     /// `Unsupported` if there is no encoder for it.
     pub fn new(text: &str, columns: &Fields) -> Result<Self, Unsupported> {
         let spec: Value = serde_json::from_str(text).map_err(|error| Unsupported(format!("no JSON: {error}")))?;
-        let columns = match structure(columns)? {
-            Type::Struct(fields) if fields.is_empty() => return Err(Unsupported("no fields".to_owned())),
-            columns => columns,
-        };
+        let columns = structure(columns)?;
         let format = match spec["format"].as_str() {
             Some("json") => Format::Json(json::Style::parse(&spec["options"])),
             Some("csv") => Format::Csv(csv::Dialect::parse(&spec)?),
@@ -170,7 +167,6 @@ mod tests {
             (r#"{"format":"json"}"#, columns(vec![("a", DataType::Null)]), "type Null"),
             (r#"{"format":"json"}"#, columns(vec![("a", DataType::Decimal128(3, -2))]), "type Decimal128(3, -2)"),
             (r#"{"format":"json"}"#, columns(vec![long(), long()]), "two fields with the name a"),
-            (r#"{"format":"json"}"#, Fields::empty(), "no fields"),
         ] {
             assert_eq!(Spec::new(text, &columns).unwrap_err().to_string(), expected);
         }
