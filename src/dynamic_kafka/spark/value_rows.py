@@ -1,8 +1,6 @@
-"""The columns `value_row` and `undecoded` on the executors: what decodes values beside the native kernel, and what is left.
+"""The columns `value_row` and `undecoded` on the executors: decoded values, and what is needed of those without a row.
 
-A format that is a function over Arrow batches decodes in this process also what the kernel has left. Spark could call the
-function for those values, but it would call it for all of them: their rows would go to another process and back, mostly with
-nulls.
+The native kernel decodes the values that it fetches. Those of a history are decoded here, by the same decoder.
 """
 
 from __future__ import annotations

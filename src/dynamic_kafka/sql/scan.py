@@ -285,7 +285,7 @@ def _columns_of(messages: DataFrame) -> Callable[[str], Column]:
 def _value_row(table: KafkaTable) -> StructField | None:
     """Return the source's column with the decoded values, if the native kernel can decode them; None if not.
 
-    It decodes only what it is certain about, and leaves all other values to Spark, or to the format's decoder.
+    Each value has a row there, none, or an error.
     """
     form, schema, options = table.value.format, table.value.schema, table.value.options
     # The dead letter of a bad key needs the value's bytes.
