@@ -22,7 +22,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Field};
 
-use columns::{Column, Full, Struct, Uncertain, Values};
+use columns::{Column, Full, Struct, Values};
 pub use schema_ids::Key;
 use schema_ids::Plans;
 pub use spec::{Spec, Unsupported};
@@ -34,8 +34,6 @@ pub enum Outcome {
     Decoded,
     /// It has no row, and no error: the row is null.
     Null,
-    /// It is left to Spark: the row is null, and its bytes have to be kept.
-    Left,
     /// It has an error, which is in the columns. Its bytes have to be kept, because the error shows how they begin.
     Failed,
 }
@@ -55,14 +53,6 @@ enum Failure {
     Message(String),
     /// Nothing is wrong with it, but the row does not fit into the batch.
     Full,
-    /// It is left to Spark.
-    Left,
-}
-
-impl From<Uncertain> for Failure {
-    fn from(_: Uncertain) -> Self {
-        Self::Left
-    }
 }
 
 impl From<Full> for Failure {
@@ -105,11 +95,6 @@ impl Decoder {
                 self.rows.truncate(len); // a format may find out late
                 self.rows.push_null();
                 return Outcome::Null;
-            }
-            Err(Failure::Left) => {
-                self.rows.truncate(len);
-                self.rows.push_null();
-                return Outcome::Left;
             }
             Err(Failure::Message(error)) => {
                 self.rows.truncate(len);

@@ -200,10 +200,7 @@ def _not_null(
 
 
 def _spec(table: KafkaTable, encoding: Encoding) -> str | None:
-    """Return how the sink's tasks encode rows with the native kernel; None if Spark encodes them.
-
-    The kernel encodes all rows of the types that it knows, so that no row is left to Spark.
-    """
+    """Return how the sink's tasks encode rows with the native kernel; None if Spark's workers encode them with it."""
     # Spark spreads the rows over tasks by the bytes of their key.
     if encoding is table.key and "sink.parallelism" in table.sink:
         return None
