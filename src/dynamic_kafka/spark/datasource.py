@@ -304,6 +304,10 @@ class _ExecutorSide:
         from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
         acknowledge_at_once()
+        return self.rows(partition)
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's ranges, in whichever process."""
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
         if self._messages is not None:
@@ -412,13 +416,14 @@ class _ExecutorSide:
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    _conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    """What holds for all rows that are wanted: see `pruning`."""
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
+        tasks = SourceEnumerator(self._settings).batch_tasks(self.conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
 
 
@@ -429,7 +434,7 @@ class FilteredReader(DynamicKafkaReader):
         """Take the conditions that leave out ranges of offsets. Spark evaluates all of them again."""
         from dynamic_kafka.spark.pushed_filters import conditions_of
 
-        self._conditions = conditions_of(filters)
+        self.conditions = conditions_of(filters)
         return filters
 
 
