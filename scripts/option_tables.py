@@ -1,4 +1,4 @@
-"""Writes tables into README.md, docs/sql.md and docs/metrics.md, between their markers; `--check` says if they are old."""
+"""Writes the tables of docs/options.md, docs/sql.md and docs/metrics.md; `--check` says if they are old."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def documents() -> dict[Path, Mapping[str, str]]:
     """Return the tables of each document, by the marker around them."""
     after = SOURCE_OPTIONS.index(METADATA_SERVICE) + 1
     return {
-        ROOT / "README.md": {
+        ROOT / "docs" / "options.md": {
             "options": markdown_table((*SOURCE_OPTIONS[:after], *SERVICE_OPTIONS, *SOURCE_OPTIONS[after:])),
             "sink-options": markdown_table(SINK_OPTIONS),
         },
