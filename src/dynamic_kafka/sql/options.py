@@ -41,7 +41,7 @@ __all__ = [
 CONNECTORS = ("kafka", "dynamic-kafka", "upsert-kafka")
 
 SQL_PREFIXES: Mapping[str, str] = {
-    DEAD_LETTER_PROPERTIES: "A property of the clients of the dead-letter topic's cluster, besides the table's own."
+    DEAD_LETTER_PROPERTIES: "A property of the clients of that topic's cluster, besides the table's or query's own."
 }
 """The names that cannot be listed one by one: what they begin with, and their meaning."""
 
