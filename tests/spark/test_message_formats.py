@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
-from dynamic_kafka.functions import from_kafka
+from dynamic_kafka.formats import format_named
+from dynamic_kafka.functions import from_kafka, to_kafka
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import Topic, records
 
@@ -23,7 +26,7 @@ GOOD = [(f"k{i}", json.dumps({"id": i, "status": "paid" if i % 2 else "open"})) 
 
 
 def read(
-    spark: SparkSession, broker: KafkaBroker, topic: str, schema: str | None, options: dict[str, str]
+    spark: SparkSession, broker: KafkaBroker, topic: str, schema: str | StructType | None, options: dict[str, str]
 ) -> DataFrame:
     """A topic as a batch."""
     reader = spark.read.format("dynamic-kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
@@ -154,6 +157,53 @@ def test_changes_are_an_array(spark: SparkSession, cluster_a: KafkaBroker, topic
     assert rows(df.selectExpr("change.metadata.`source.table`", "change.row.id", "offset").where("id > 2")) == [
         ("t", 3, 2)
     ]
+
+
+ROWS = {
+    "n": "hash(id) AS n",
+    "id": "xxhash64(id) AS id",
+    "name": "IF(id % 7 = 0, null, concat('a \\\"b, ', id)) AS name",
+    "at": "timestamp_millis(id * 1234567890) AS at",
+    "price": "CAST(id / 7 AS DECIMAL(10, 2)) AS price",
+    "list": "IF(id % 5 = 0, null, array(int(id), null)) AS list",
+    "part": "IF(id % 6 = 0, null, struct(id / 3D AS x, date_from_unix_date(id * 100) AS d)) AS part",
+}
+FLAT = "id BIGINT | name STRING | at TIMESTAMP | price DECIMAL(10, 2)"
+FIELDS = f"{FLAT} | list ARRAY<INT> | part STRUCT<x: DOUBLE, d: DATE>"
+
+
+@pytest.mark.parametrize("name", ["json", "avro", "csv", "raw", "debezium-json", "canal-json"])
+def test_the_rows_are_those_of_from_kafka(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, name: str) -> None:
+    """Of random rows, whole and with damaged bytes: the same rows, and the same messages that cannot be read."""
+    form, random = format_named(name), Random(7)
+    fields = {"raw": "n INT", "csv": FLAT}.get(name, FIELDS)
+    kind = ["element_at(array('+I', '-U', '+U', '-D'), int(id % 4) + 1) AS row_kind"] if form.changelog else []
+    data = spark.range(60).selectExpr(*(ROWS[field.split()[0]] for field in fields.split(" | ")), *kind)
+    df = data.select(F.struct("*").alias("row"))
+    fields = fields.replace(" |", ",")
+    messages = [row["m"] for row in df.select(to_kafka("row", name, fields).alias("m")).collect()]
+    damaged = [_damaged(message, random) for message in messages if message]
+    where = topic(cluster_a)
+    produce(cluster_a.bootstrap_servers, where, [(None, message) for message in [*messages, *damaged, None, b""]])
+    options = {"value.format": name, "format.on-error": "skip"}
+    found = from_kafka("value", name, fields, {"format.on-error": "skip"})
+    expected = (
+        read(spark, cluster_a, where, None, {})
+        .select("offset", found.alias("value"), "value")
+        .toDF("offset", "value", "bytes")
+    )
+    expected = expected.where("value IS NOT NULL OR bytes IS NULL").drop("bytes")
+    if name == "raw":
+        expected = expected.where("value.n IS NOT NULL OR offset = 120").selectExpr("offset", "value.n AS value")
+    actual = read(spark, cluster_a, where, expected.schema, options)
+    assert rows(actual) == rows(expected)
+    assert 60 <= actual.count() < 122
+
+
+def _damaged(message: bytes, random: Random) -> bytes:
+    """A message of which a byte is gone, or another one."""
+    at = random.randrange(len(message))
+    return message[:at] + random.choice([b"", random.randbytes(1)]) + message[at + 1 :]
 
 
 def test_a_stream(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
