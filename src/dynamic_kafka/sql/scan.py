@@ -307,14 +307,15 @@ def _value_row(table: KafkaTable) -> StructField | None:
     if not can_decode(pa.schema(arrow_type(schema)), json.dumps(found)):
         return None
     spec = json.dumps({**found, "schema": schema.jsonValue()})
-    row = _nullable(decoded_struct(form, schema)) if form.changelog else decoded_type(_used(schema, table))
+    used = _used(schema, table)
+    row = _nullable(decoded_struct(form, used)) if form.changelog else decoded_type(used)
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
     metadata = {"spec": spec, "format": form.name, "options": json.dumps(dict(options))}
     return StructField(VALUE_ROW, row, metadata=metadata)
 
 
 def _used(schema: StructType, table: KafkaTable) -> StructType:
-    """Return the fields of the value that are handed over. All are decoded, so an unused one can be an error, too."""
+    """Return the fields of the value that are built. All are checked, so a value can be an error by an unused one, too."""
     columns = {column.name for column in table.definition.columns}
     fields = zip(schema.fields, table.value.columns, strict=True)
     return StructType([field for field, column in fields if column in columns])
