@@ -19,7 +19,7 @@ use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 12;
+const INTERFACE: u32 = 13;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);

@@ -25,6 +25,7 @@ __all__ = [
     "can_decode",
     "encoder",
     "kernel",
+    "unused",
 ]
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 12
+_INTERFACE = 13
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -100,11 +101,16 @@ def can_decode(columns: pa.Schema, spec: str) -> bool:
     return bool(kernel().can_decode(columns, spec))
 
 
+def unused(field: pa.Field) -> pa.Field:
+    """Return a field that a decoder checks and does not build."""
+    return field.with_metadata({**(field.metadata or {}), "unused": ""})
+
+
 class Decoder:
     """Decodes arrays of messages. It is made in the process that uses it.
 
     Args:
-        columns: The columns.
+        columns: The columns, also those that are `unused`.
         spec: What the kernel is told (`native/decode/src/spec.rs`).
         look_up: Looks up schemas, if messages have ids of them.
 
@@ -121,7 +127,7 @@ class Decoder:
     def decode(
         self, messages: pa.Array, headers: pa.Array | None = None, errors: Mapping[int, str] | None = None
     ) -> pa.StructArray:
-        """Return a struct of the columns and `ERROR` for each message; null for a message that is null.
+        """Return a struct of the used columns and `ERROR` for each message; null for a message that is null.
 
         Args:
             messages: Binary.

@@ -1,10 +1,12 @@
-//! Measures how fast messages are decoded: `cargo run --release --example rate`.
+//! Measures how fast messages are decoded: `cargo run --release --example rate`. An argument chooses measurements by their names.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dynamic_kafka_decode::{Decoder, Outcome, Spec};
 
 const MESSAGES: u64 = 20_000;
+/// How long each measurement takes; the best time counts.
+const TIME: Duration = Duration::from_millis(400);
 const FIELDS: [(&str, &str); 5] =
     [("id", "long"), ("user", "string"), ("session", "string"), ("amount", "integer"), ("x", "string")];
 
@@ -36,6 +38,87 @@ fn main() {
     for count in [5, 2] {
         measure(&format!("protobuf, {count} columns"), &protobuf, &protobuf_spec(count));
     }
+    for count in [20, 100] {
+        wide(count);
+    }
+}
+
+// --- wide messages, of which a query uses all columns or two ---
+
+const KINDS: [&str; 5] = ["long", "string", "double", "integer", "string"];
+
+fn wide(count: usize) {
+    let kind = |at: usize| KINDS[at % KINDS.len()];
+    let number = |i: u64, at: usize| mixed(i + at as u64) >> 40;
+    let text = |i: u64, at: usize| format!("{:016x}", mixed(i * 7 + at as u64));
+    let value = |i: u64, at: usize| match kind(at) {
+        "string" => text(i, at),
+        "double" => format!("{}.{:02}", number(i, at) % 10_000, i % 100),
+        _ => number(i, at).to_string(),
+    };
+    let json = |i: u64| {
+        let quote = |at: usize| if kind(at) == "string" { "\"" } else { "" };
+        let fields = (0..count).map(|at| format!("\"column_{at}\":{0}{1}{0}", quote(at), value(i, at)));
+        format!("{{{}}}", fields.collect::<Vec<_>>().join(",")).into_bytes()
+    };
+    let csv = |i: u64| (0..count).map(|at| value(i, at)).collect::<Vec<_>>().join(",").into_bytes();
+    let binary = |i: u64, is_avro: bool| {
+        let mut message = Vec::new();
+        for at in 0..count {
+            let (mut tag, times) = if is_avro { (vec![2], 2) } else { (Vec::new(), 1) };
+            let wire = match kind(at) {
+                "string" => 2,
+                "double" => 1,
+                _ => 0,
+            };
+            if !is_avro {
+                varint((at as u64 + 1) << 3 | wire, &mut tag);
+            }
+            message.extend(tag);
+            match kind(at) {
+                "string" => {
+                    varint(16 * times, &mut message);
+                    message.extend_from_slice(text(i, at).as_bytes());
+                }
+                "double" => message.extend_from_slice(&(number(i, at) as f64 / 100.0).to_le_bytes()),
+                _ => varint(number(i, at) * times, &mut message),
+            }
+        }
+        message
+    };
+    let steps = KINDS.map(|kind| format!(r#"{{"type":"{}"}}"#, kind.replace("integer", "int"))).join(",");
+    let unions = (0..KINDS.len()).map(|at| format!(r#"{{"type":"union","branches":[1,{}]}}"#, at + 2));
+    let fields = (0..count)
+        .map(|at| format!(r#"{{"name":"column_{at}","column":{at},"step":{}}}"#, 2 + KINDS.len() + at % KINDS.len()));
+    let avro_plan = format!(
+        r#"{{"steps":[{{"type":"record","fields":[{}],"defaults":[]}},{{"type":"null"}},{steps},{}]}}"#,
+        fields.collect::<Vec<_>>().join(","),
+        unions.collect::<Vec<_>>().join(",")
+    );
+    let fields = (0..count).map(|at| {
+        let kind = kind(at).replace("long", "int64").replace("integer", "int32");
+        format!(r#"{{"number":{},"kind":"{kind}","column":{at}}}"#, at + 1)
+    });
+    let protobuf_plan =
+        format!(r#"{{"messages":[{{"fields":[{}],"columns":{count}}}]}}"#, fields.collect::<Vec<_>>().join(","));
+    let messages = |of: &dyn Fn(u64) -> Vec<u8>| (0..MESSAGES / 10).map(of).collect::<Vec<_>>();
+    let formats = [
+        ("json", messages(&json), String::new()),
+        ("csv", messages(&csv), r#","delimiter":",","quote":"\"","element_delimiter":";""#.to_owned()),
+        ("avro", messages(&|i| binary(i, true)), format!(r#","plan":{avro_plan}"#)),
+        ("protobuf", messages(&|i| binary(i, false)), format!(r#","plan":{protobuf_plan}"#)),
+    ];
+    for (format, messages, more) in formats {
+        for used in [count, 2] {
+            let field = |at: usize| {
+                let unused = if at % (count / used) == 0 { "" } else { r#""unused":true"# };
+                format!(r#"{{"name":"column_{at}","type":"{}","metadata":{{{unused}}}}}"#, kind(at))
+            };
+            let fields = (0..count).map(field).collect::<Vec<_>>().join(",");
+            let spec = format!(r#"{{"format":"{format}"{more},"schema":{{"fields":[{fields}]}}}}"#);
+            measure(&format!("{format}, {used} of {count} columns"), &messages, &spec);
+        }
+    }
 }
 
 /// Return the spec for a message with the fields of `FIELDS`, without presence, of which some are wanted.
@@ -51,9 +134,13 @@ fn protobuf_spec(count: usize) -> String {
 }
 
 fn measure(name: &str, messages: &[Vec<u8>], spec: &str) {
+    if std::env::args().nth(1).is_some_and(|part| !name.contains(&part)) {
+        return;
+    }
     let mut decoder = Decoder::new(&Spec::parse(spec).expect("a spec")).expect("simple types");
     let mut best = 0.0_f64;
-    for _ in 0..50 {
+    let end = Instant::now() + TIME;
+    while Instant::now() < end {
         let began = Instant::now();
         for message in messages {
             assert_eq!(decoder.append(Some(message)), Outcome::Decoded);

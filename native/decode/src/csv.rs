@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use crate::columns::{Column, Struct, Values};
+use crate::columns::{Column, Full, Struct, Values};
 use crate::spec::Unsupported;
 use crate::{Failure, java};
 
@@ -279,28 +279,20 @@ fn append(text: &str, column: &mut Column, dialect: &Dialect) -> Result<bool, Fa
     let mut fits = true;
     let found = match &mut column.values {
         Values::String(v) => {
-            v.data.extend_from_slice(text.as_bytes());
-            v.end()?;
+            v.push(text.as_bytes())?;
             Some(())
         }
-        Values::Binary(v) => {
-            let found = java::base64(text, &mut v.data);
-            if found.is_some() {
-                v.end()?;
-            }
-            found
-        }
+        Values::Binary(v) => v.push_with(|data| Ok::<_, Full>(java::base64(text, data)))?,
         Values::Time(v, digits) => java::time(text, *digits).map(|time| v.push(time)),
         Values::Timestamp(v, None) => java::timestamp(text, b' ').map(|time| v.push(time)),
         Values::Timestamp(v, Some(_)) => java::instant(text, b' ').map(|time| v.push(time)),
-        Values::List(_, offsets, element) => {
+        Values::List(_, ends, element) => {
             if !java::trim(text).is_empty() {
                 for part in text.split(dialect.element_delimiter) {
                     fits &= append(part, element, dialect)?;
                 }
             }
-            offsets.push(element.len() as i32);
-            Some(())
+            Some(ends.push(element.len())?)
         }
         Values::Struct(v) => {
             let mut parts = text.split(dialect.element_delimiter);

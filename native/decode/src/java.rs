@@ -24,7 +24,7 @@ pub(crate) fn trim(text: &str) -> &str {
 /// Append the number, boolean or date that a text stands for; none if it stands for no value of the type.
 pub(crate) fn append(text: &str, values: &mut Values) -> Option<()> {
     match values {
-        Values::Boolean(v) => v.append(trim(text).eq_ignore_ascii_case("true")),
+        Values::Boolean(v) => v.push(trim(text).eq_ignore_ascii_case("true")),
         Values::Int8(v) => v.push(trim(text).parse().ok()?),
         Values::Int16(v) => v.push(trim(text).parse().ok()?),
         Values::Int32(v) => v.push(trim(text).parse().ok()?),

@@ -77,7 +77,7 @@ impl Decoder {
     ///
     /// `Unsupported` if a column has a type that the decoder does not read.
     pub fn new(spec: &Spec) -> Result<Self, Unsupported> {
-        let rows = Column::of(Values::Struct(Struct::new(&spec.columns)?));
+        let rows = Column::of(Values::Struct(Struct::new(&spec.columns, true)?), true);
         Ok(Self { format: spec.format.clone(), rows, errors: Vec::new(), is_full: false })
     }
 
@@ -89,6 +89,7 @@ impl Decoder {
     /// Append a message whose schema's id may be in a header.
     pub fn append_with(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Outcome {
         let len = self.rows.len();
+        self.rows.begin_message();
         match read(message, header, &mut self.format, &mut self.rows) {
             Ok(true) => return Outcome::Decoded,
             Ok(false) => {

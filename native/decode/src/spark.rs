@@ -7,13 +7,20 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use serde_json::Value;
 
 use crate::Unsupported;
-use crate::columns::PRECISION;
+use crate::columns::{PRECISION, UNUSED};
 
 /// Return the fields of a struct.
 pub(crate) fn fields(structure: &Value) -> Result<Fields, Unsupported> {
     let fields = structure["fields"].as_array().ok_or_else(|| unsupported(structure))?;
     let name = |f: &'_ Value| f["name"].as_str().unwrap_or_default().to_owned();
-    fields.iter().map(|f| field(&name(f), &f["type"], f["nullable"].as_bool())).collect()
+    let read = |f: &Value| {
+        let mut found = field(&name(f), &f["type"], f["nullable"].as_bool())?;
+        if !f["metadata"][UNUSED].is_null() {
+            found.metadata_mut().insert(UNUSED.to_owned(), String::new());
+        }
+        Ok(found)
+    };
+    fields.iter().map(read).collect()
 }
 
 fn field(name: &str, type_: &Value, nullable: Option<bool>) -> Result<Field, Unsupported> {

@@ -44,7 +44,7 @@ impl Spec {
     /// `protobuf-confluent` the words for messages without an id, as `short` and `foreign`; there a `plan` is that of all
     /// messages, whatever their id is. For `changelog` it also has the envelope (`json/changelog.rs`).
     ///
-    /// A TIME has its precision in its field's metadata. The rows have the columns as nullable fields.
+    /// A TIME has its precision in its field's metadata. A field with `unused` there is checked, and is not in the rows. The rows have the columns as nullable fields.
     ///
     /// # Errors
     ///

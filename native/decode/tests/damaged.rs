@@ -1,7 +1,8 @@
 //! Random columns, random messages for them, and damage: nothing panics, all arrays are valid, memory is in proportion to the
-//! messages, and a message is decoded the same whatever was before it.
+//! messages, and a message is decoded the same whatever was before it, and whichever columns are used.
 
-use arrow_array::{Array, StructArray};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use dynamic_kafka_decode::Outcome::{self, Decoded, Failed, Null};
 use dynamic_kafka_decode::{Decoder, Key, Spec};
 use proptest::prelude::*;
@@ -144,10 +145,12 @@ impl Choices<'_> {
         }
     }
 
+    /// Write the items of an array or a map. Two of them are the same, so a map has a key twice.
     fn block(&mut self, item: &[u8], out: &mut Vec<u8>) {
-        if self.below(3) > 0 && !item.is_empty() {
-            out.push(2);
-            out.extend(item);
+        let count = if item.is_empty() { 0 } else { self.below(3) };
+        if count > 0 {
+            out.push(2 * count as u8);
+            out.extend(item.repeat(count));
         }
         out.push(0);
     }
@@ -163,7 +166,10 @@ impl Choices<'_> {
                 Value::Object(column["fields"].as_array().unwrap().iter().map(|f| field(f, self)).collect())
             }
             "array" => (0..self.below(4)).map(|_| self.json(&column["elementType"])).collect(),
-            "map" => json!({"k": self.json(&column["valueType"])}),
+            "map" => {
+                let [k, l] = [(), ()].map(|()| self.json(&column["valueType"]));
+                json!({"k": k, "l": l})
+            }
             "boolean" => json!(self.byte() > 127),
             "float" | "double" | "decimal(10,2)" => json!(self.whole() as f64 / 100.0),
             "string" => json!("ä\"\\\n".repeat(self.below(5))),
@@ -173,6 +179,25 @@ impl Choices<'_> {
             "timestamp_ntz" => json!("2020-02-29 12:30:45.123"),
             _ => json!(self.whole() % 128),
         }
+    }
+
+    /// Return JSON with a name twice, maybe, of a map or of a row.
+    fn repeat(&mut self, text: String) -> String {
+        match self.below(4) {
+            0 => text.replace(r#""l":"#, r#""k":"#),
+            1 => text.replace(r#""f1":"#, r#""f0":"#),
+            _ => text,
+        }
+    }
+
+    /// Return a line for columns: mostly with values that fit.
+    fn line(&mut self, columns: &Value) -> String {
+        let texts = columns["fields"].as_array().unwrap().iter().map(|field| match self.json(&field["type"]) {
+            Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(";"),
+            Value::Object(fields) => fields.values().map(text).collect::<Vec<_>>().join(";"),
+            value => text(&value),
+        });
+        texts.collect::<Vec<_>>().join(",")
     }
 
     fn damage(&mut self, message: &[u8]) -> Vec<u8> {
@@ -189,6 +214,10 @@ impl Choices<'_> {
         }
         damaged
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}"))
 }
 
 fn long(value: i64, out: &mut Vec<u8>) {
@@ -217,13 +246,52 @@ fn last(spec: &Spec, messages: &[&[u8]]) -> (Outcome, StructArray) {
     (outcome, rows.slice(rows.len() - 1, 1))
 }
 
-fn check(spec: &Spec, message: &[u8], choices: &mut Choices<'_>) -> Outcome {
+/// Return a schema of which some columns are not used.
+fn with_unused(schema: &Value, choices: &mut Choices<'_>) -> Value {
+    let mut found = schema.clone();
+    for field in found["fields"].as_array_mut().unwrap() {
+        if choices.below(2) == 0 {
+            field["metadata"] = json!({"unused": true});
+        }
+    }
+    found
+}
+
+/// Return an array with the fields of another type, which has fewer. In changelogs they are further inside.
+fn projected(array: &ArrayRef, like: &ArrayRef) -> ArrayRef {
+    if array.data_type() == like.data_type() {
+        return array.clone();
+    }
+    let mut data = array.to_data().into_builder().data_type(like.data_type().clone());
+    if let (Some(array), Some(like)) = (array.as_struct_opt(), like.as_struct_opt()) {
+        let columns = like.column_names().into_iter().zip(like.columns());
+        let columns = columns.map(|(name, like)| projected(array.column_by_name(name).unwrap(), like).to_data());
+        data = data.child_data(columns.collect());
+    } else {
+        let (lists, like): (&ListArray, &ListArray) = (array.as_list(), like.as_list());
+        data = data.child_data(vec![projected(lists.values(), like.values()).to_data()]);
+    }
+    arrow_array::make_array(data.build().unwrap())
+}
+
+fn check(spec: impl Fn(&Value) -> Spec, schema: &Value, message: &[u8], choices: &mut Choices<'_>) -> Outcome {
     let (one, other) = (choices.damage(message), choices.damage(message));
-    let alone = last(spec, &[message]);
-    assert_eq!(last(spec, &[&one, message]), alone);
-    assert_eq!(last(spec, &[message, &other, &one, message]), alone);
-    last(spec, &[message, choices.rest]);
+    let (few, all) = (spec(&with_unused(schema, choices)), spec(schema));
+    let alone = last(&all, &[message]);
+    assert_eq!(last(&all, &[&one, message]), alone);
+    assert_eq!(last(&all, &[message, &other, &one, message]), alone);
+    for messages in [&[message, &one, &other, message, &other][..], &[message, choices.rest]] {
+        let (found, expected) = (last(&few, messages), last(&all, messages));
+        assert_eq!(found.0, expected.0);
+        let found: ArrayRef = std::sync::Arc::new(found.1);
+        let expected: ArrayRef = std::sync::Arc::new(expected.1);
+        assert_eq!(&found, &projected(&expected, &found));
+    }
     alone.0
+}
+
+fn parsed(spec: &Value) -> Spec {
+    Spec::parse(&spec.to_string()).unwrap()
 }
 
 fn avro(data: &[u8]) -> Outcome {
@@ -231,22 +299,60 @@ fn avro(data: &[u8]) -> Outcome {
     let schema = choices.structure(3);
     let mut message = Vec::new();
     let writer = choices.plain_avro(&schema, &mut message);
+    let plan = plans::plan(&writer, &schema);
     if choices.below(2) == 0 {
-        let spec = json!({"format": "avro", "schema": schema, "plan": plans::plan(&writer, &schema)});
-        return check(&Spec::parse(&spec.to_string()).unwrap(), &message, &mut choices);
+        let spec = |schema: &Value| parsed(&json!({"format": "avro", "schema": schema, "plan": plan}));
+        return check(spec, &schema, &message, &mut choices);
     }
-    let spec = Spec::parse(&json!({"format": "avro-confluent", "schema": schema}).to_string()).unwrap();
-    spec.learn(Key::Id(7), &plans::plan(&writer, &schema).to_string()).unwrap();
-    check(&spec, &[&[0, 0, 0, 0, 7], &*message].concat(), &mut choices)
+    let spec = |schema: &Value| {
+        let spec = parsed(&json!({"format": "avro-confluent", "schema": schema}));
+        spec.learn(Key::Id(7), &plan.to_string()).unwrap();
+        spec
+    };
+    check(spec, &schema, &[&[0, 0, 0, 0, 7], &*message].concat(), &mut choices)
 }
 
 fn json(data: &[u8]) -> Outcome {
     let mut choices = Choices { rest: data };
     let schema = choices.structure(3);
     let message = choices.json(&schema).to_string();
-    let strict = choices.below(2) == 0;
-    let spec = json!({"format": "json", "options": {"json.fail-on-missing-field": strict}, "schema": schema});
-    check(&Spec::parse(&spec.to_string()).unwrap(), message.as_bytes(), &mut choices)
+    let message = choices.repeat(message);
+    let options = json!({"json.fail-on-missing-field": choices.below(2) == 0,
+        "json.ignore-parse-errors": choices.below(4) == 0});
+    let spec = |schema: &Value| parsed(&json!({"format": "json", "options": options, "schema": schema}));
+    check(spec, &schema, message.as_bytes(), &mut choices)
+}
+
+fn changelog(data: &[u8]) -> Outcome {
+    let mut choices = Choices { rest: data };
+    let schema = choices.structure(2);
+    let (old, new) = (choices.json(&schema), choices.json(&schema));
+    let kind = ["c", "u", "d"][choices.below(3)];
+    let (is_partial, is_lenient) = (choices.below(2) == 0, choices.below(4) == 0);
+    let message = if is_partial {
+        json!({"old": [old], "new": [new], "op": kind})
+    } else {
+        json!({"old": old, "new": new, "op": kind})
+    };
+    let message = choices.repeat(message.to_string());
+    let spec = |schema: &Value| {
+        parsed(&json!({"format": "changelog", "images": ["old", "new"], "kind": "op", "inserts": ["c"], "update": "u",
+            "delete": "d", "partial": is_partial, "batched": is_partial, "ignore_parse_errors": is_lenient, "metadata": [],
+            "schema": schema}))
+    };
+    check(spec, &schema, message.as_bytes(), &mut choices)
+}
+
+fn csv(data: &[u8]) -> Outcome {
+    let mut choices = Choices { rest: data };
+    let schema = choices.structure(1);
+    let line = choices.line(&schema);
+    let is_lenient = choices.below(4) == 0;
+    let spec = |schema: &Value| {
+        parsed(&json!({"format": "csv", "delimiter": ",", "quote": "\"", "element_delimiter": ";", "escape": "\\",
+            "null": "null", "ignore_parse_errors": is_lenient, "schema": schema}))
+    };
+    check(spec, &schema, line.as_bytes(), &mut choices)
 }
 
 proptest! {
@@ -261,6 +367,16 @@ proptest! {
     fn damaged_json_is_harmless(data in prop::collection::vec(any::<u8>(), 0..400)) {
         json(&data);
     }
+
+    #[test]
+    fn damaged_changes_are_harmless(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        changelog(&data);
+    }
+
+    #[test]
+    fn damaged_lines_are_harmless(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        csv(&data);
+    }
 }
 
 #[test]
@@ -270,6 +386,7 @@ fn many_of_these_messages_are_decoded() {
             |seed: u64| (0..400_u64).map(move |i| ((seed * 400 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
         (0..500).filter(|seed| decode(&data(*seed).collect::<Vec<_>>()) == Decoded).count()
     };
-    assert!(decoded(avro) > 100, "{}", decoded(avro));
-    assert!(decoded(json) > 100, "{}", decoded(json));
+    for decode in [avro, json, changelog, csv] {
+        assert!(decoded(decode) > 100, "{}", decoded(decode));
+    }
 }

@@ -415,3 +415,24 @@ fn names_and_texts_have_the_limits_of_jackson() {
         assert_eq!(decoder.append(Some(message(&format!("\"{}\"", name(length))).as_bytes())), expected, "{length}");
     }
 }
+
+#[test]
+fn unused_columns_keep_nothing() {
+    // Neither the keys of maps nor where arrays end, which a message needs while it is read.
+    let unused = |field: Field| field.with_metadata([("unused".to_owned(), String::new())].into());
+    let texts = structure(vec![field("l", list(list(DataType::Utf8))), field("m", map(map(DataType::Utf8)))]);
+    let mut decoder =
+        decoder(vec![field("a", DataType::Int32), unused(field("b", texts)), unused(field("c", DataType::Utf8))]);
+    let message =
+        format!(r#"{{"a":1,"b":{{"l":[["{0}"],[]],"m":{{"{0}":{{"{0}":"{0}"}}}}}},"c":"{0}"}}"#, "x".repeat(1000));
+    for _ in 0..1000 {
+        assert_eq!(decoder.append(Some(message.as_bytes())), Decoded);
+        assert_eq!(decoder.append(None), Null);
+    }
+    assert!(decoder.size_bytes() < 20_000, "{}", decoder.size_bytes());
+    let rows = decoder.finish();
+    rows.to_data().validate_full().unwrap();
+    assert_eq!(rows.column_names(), ["a", "__error"]);
+    assert_eq!(decoder.append(Some(message.as_bytes())), Decoded); // also of the next batch
+    assert_eq!(decoder.finish().len(), 1);
+}

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.spark.message_formats import MessageFormats, Messages
-    from dynamic_kafka.spark.value_rows import Values
 
 __all__ = [
     "ARCHIVE_PLAN",
@@ -336,36 +335,34 @@ class _ExecutorSide:
         tally = self._tally(partition)
         if self._value_row is None:
             return self._batches(partition.task, tally, wanted)
-        from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.spark.value_rows import completed, counted, gathered, projected, values_of
+        from dynamic_kafka.spark.value_rows import counted, decoding_of, gathered, of_history
 
         columns = wanted
         if UNDECODED in columns:
             columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
-        values = values_of(self._value_row)
-        batches = self._batches(partition.task, tally, columns, values)
-        is_total = values.decoder.total
+        decoding = decoding_of(self._value_row)
+        batches = self._batches(partition.task, tally, columns, decoding)
         if partition.task.history is not None:
-            tally, is_total = None, False  # its rows are no records of a cluster, and the kernel does not fetch them
-        if tally is not None:
-            batches = counted(batches, tally, "undecoded", total=is_total)
-        batches = batches if is_total else completed(batches, values.decoder)
-        batches = batches if tally is None else counted(batches, tally, "errors")
-        batches = gathered(batches, wanted) if UNDECODED in wanted else batches
-        row = arrow_type(self._value_row.dataType)
-        return batches if row == values.field.type else projected(batches, row)
+            batches = of_history(batches, decoding)
+        elif tally is not None:  # the rows of a history are no records of a cluster
+            batches = counted(counted(batches, tally, "undecoded", total=True), tally, "errors")
+        return gathered(batches, wanted) if UNDECODED in wanted else batches
 
     def _batches(
         self,
         task: ReadTask,
         tally: Tally | None,
         columns: tuple[str, ...],
-        values: Values | None = None,
+        decoding: Decoding | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.executor.reader import read
 
-        value_row, decoding = (None, None) if values is None else (values.field, values.decoding)
+        column = self._value_row
+        value_row = None if column is None else pa.field(column.name, arrow_type(column.dataType))
         if HISTORY_ROW in columns:
             batches = self._with_history_row(task, tally, columns, value_row, decoding)
         else:

@@ -184,7 +184,7 @@ def value_field(
         form: The format.
         schema: The columns of values.
         options: The format's options.
-        used: The columns that are handed over; all by default. All are decoded, so an unused one can be an error, too.
+        used: The columns that are built; all by default. All are checked, so a value can be an error by an unused one, too.
         wanted: The metadata of a changelog format that are read.
     """
     found = form.native(schema, options)
@@ -198,7 +198,7 @@ def value_field(
         return None
     text = json.dumps({**spec, "schema": schema.jsonValue()})
     shown = StructType([column for column in schema.fields if used is None or column.name in used])
-    row = nullable(decoded_struct(form, schema)) if form.changelog else decoded_type(shown)
+    row = nullable(decoded_struct(form, shown)) if form.changelog else decoded_type(shown)
     # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
     metadata = {"spec": text, "format": form.name, "options": json.dumps(dict(options))}
     return StructField(VALUE_ROW, row, metadata=metadata)

@@ -1,20 +1,20 @@
 """The columns `value_row` and `undecoded` on the executors: decoded values, and what is needed of those without a row.
 
-The native kernel decodes the values that it fetches. Those of a history are decoded here, by the same decoder.
+The native kernel decodes the values that it fetches. Those of a history are decoded here, by the kernel's same decoder.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from dynamic_kafka.formats import ERROR, Decoder, format_named
-from dynamic_kafka.formats.arrow import arrow_type, decoded_type
+from dynamic_kafka.formats import ERROR, ROWS, format_named
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.native import Decoder, unused
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
 from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.columns import UNDECODED, UNDECODED_TYPE
@@ -23,55 +23,44 @@ if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind
     from dynamic_kafka.source.executor.tally import Tally
 
-__all__ = ["Values", "completed", "counted", "gathered", "projected", "values_of"]
+__all__ = ["counted", "decoding_of", "gathered", "of_history"]
 
 _UNDECODED = pa.struct([(name, COLUMNS[name]) for name in UNDECODED_TYPE.names])
 
 
-class Values(NamedTuple):
-    """How values are decoded.
+def decoding_of(column: StructField) -> Decoding:
+    """Return how the values of the column are decoded. Its metadata has it, with the format and its options.
 
-    Attributes:
-        field: The Arrow field of the column `VALUE_ROW` with all columns of the values.
-        decoding: What the native kernel does.
-        decoder: What decodes the values that the kernel leaves, and those that it does not fetch.
+    A value is checked as a whole. Columns that are not in the column's type are not built.
     """
-
-    field: pa.Field
-    decoding: Decoding
-    decoder: Decoder
-
-
-def values_of(column: StructField) -> Values:
-    """Return how the values of the column are decoded. Its metadata has it, with the format and its options."""
     spec = json.loads(column.metadata["spec"])
     schema = StructType.fromJson(spec.pop("schema"))
-    decoding = Decoding(pa.schema(arrow_type(schema)), json.dumps(spec))
     form = format_named(column.metadata["format"])
-    field = pa.field(column.name, arrow_type(column.dataType if form.changelog else decoded_type(schema)))
+    row: Any = column.dataType
+    used = frozenset((row[ROWS].dataType.elementType["row"].dataType if form.changelog else row).names)
+    columns = [field if field.name in used else unused(field) for field in arrow_type(schema)]
     make = form.decoder
     assert make is not None
-    decoder = make(schema, json.loads(column.metadata["options"]))
-    return Values(field, decoding._replace(look_up=decoder.schemas), decoder)
+    look_up = make(schema, json.loads(column.metadata["options"])).schemas
+    return Decoding(pa.schema(columns), json.dumps(spec), look_up)
 
 
-def projected(batches: Iterator[pa.RecordBatch], row: pa.StructType) -> Iterator[pa.RecordBatch]:
-    """Yield batches with only the fields of `row` in `VALUE_ROW`: each field costs where it is handed over to Spark."""
-    for batch in batches:
-        rows = batch[VALUE_ROW]
-        arrays = [rows.field(field.name) for field in row]
-        mask = rows.is_null() if rows.null_count else None
-        yield _with(batch, VALUE_ROW, pa.StructArray.from_arrays(arrays, fields=[*row], mask=mask))
+def of_history(batches: Iterator[pa.RecordBatch], decoding: Decoding) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a history, whose values the kernel does not fetch, with all values decoded.
 
-
-def completed(batches: Iterator[pa.RecordBatch], decoder: Decoder) -> Iterator[pa.RecordBatch]:
-    """Yield batches with all values decoded. Only values without a row keep their bytes.
-
-    A value that cannot be decoded needs them for the error, and one that is skipped is no tombstone.
+    Only values without a row keep their bytes: a value that cannot be decoded needs them for the error, and one that is
+    skipped is no tombstone.
     """
+    decoder = Decoder(pa.struct(list(decoding.columns)), json.loads(decoding.spec), decoding.look_up)
     for batch in batches:
         values = batch["value"]
-        yield batch if values.null_count == len(values) else _completed(batch, decoder)
+        if values.null_count < len(values):
+            import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
+
+            rows = decoder.decode(values)
+            has_no_row = pc.or_(rows.is_null(), pc.is_valid(pc.struct_field(rows, ERROR)))
+            batch = _with(_with(batch, VALUE_ROW, rows), "value", pc.if_else(has_no_row, values, None))  # noqa: PLW2901
+        yield batch
 
 
 def counted(
@@ -137,22 +126,6 @@ def _undecoded(batch: pa.RecordBatch) -> pa.Array:
     return pa.StructArray.from_arrays(
         [batch[field.name] for field in _UNDECODED], fields=[*_UNDECODED], mask=is_decoded
     )
-
-
-def _completed(batch: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
-    import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
-
-    values, rows = batch["value"], batch[VALUE_ROW]
-    left = np.flatnonzero(values.is_valid())
-    decoded = decoder.rows(values.take(pa.array(left)))
-    if len(left) == len(batch):
-        rows = decoded
-    else:
-        order = np.arange(len(batch))
-        order[left] = np.arange(len(batch), len(batch) + len(left))
-        rows = pa.concat_arrays([rows, decoded]).take(pa.array(order))
-    has_no_row = pc.or_(rows.is_null(), pc.is_valid(pc.struct_field(rows, ERROR)))
-    return _with(_with(batch, VALUE_ROW, rows), "value", pc.if_else(has_no_row, values, None))
 
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

@@ -12,8 +12,9 @@ import pytest
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.types import ArrayType, ByteType, IntegerType, MapType, StringType, StructType
-from tests.protobuf_messages import file_of, message_of
+from tests.protobuf_messages import columns_of, file_of, message_of
 
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.format import ERROR, Format
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
@@ -22,6 +23,7 @@ from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
+from dynamic_kafka.native import Decoder, unused
 
 INT, TEXT = IntegerType(), StringType()
 
@@ -60,6 +62,26 @@ def test_the_library_and_the_kernel_refuse_the_same_messages(seed: int) -> None:
         else:
             assert "lacks required fields" in row[ERROR]
     assert refused > 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_unused_columns_change_nothing_in_the_others(seed: int) -> None:
+    """Whatever the message type is, and also for damaged messages: the rows and errors are those of all columns."""
+    random = Random(seed)
+    type_ = message_of_set("name", "test.M0", file_of(random))
+    columns = columns_of(type_.descriptor, random)
+    spec = {"format": "protobuf", "plan": plan_of(type_, columns, Missing(defaults=seed % 2 == 0))}
+    messages = pa.array([message_of(type_.descriptor, random) for _ in range(300)], pa.binary())
+    whole = Decoder(arrow_type(columns), spec).decode(messages)
+    for _ in range(5):
+        used = [field.name for field in columns if random.random() < 0.5]
+        fields = [field if field.name in used else unused(field) for field in arrow_type(columns)]
+        found = Decoder(pa.struct(fields), spec).decode(messages)
+        found.validate(full=True)
+        assert found.is_null().equals(whole.is_null())
+        assert [field.name for field in found.type] == [*used, ERROR]
+        # As texts, because a NaN is not equal to itself.
+        assert all(str(found.field(name).to_pylist()) == str(whole.field(name).to_pylist()) for name in (*used, ERROR))
 
 
 ODD = """syntax = "proto2"; message M {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -11,8 +10,10 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType, TimestampNTZType
 
-from dynamic_kafka.formats import ERROR, Decoder
+from dynamic_kafka.formats import ERROR, ROWS
 from dynamic_kafka.formats.arrow import decoded_type
+from dynamic_kafka.formats.changelog.format import DEBEZIUM_JSON
+from dynamic_kafka.formats.expressions import decoded_struct
 from dynamic_kafka.rows import VALUE_ROW
 from dynamic_kafka.source.executor import reader as source_reader
 from dynamic_kafka.source.executor.tally import Tally
@@ -20,21 +21,54 @@ from dynamic_kafka.source.rules.planning import ReadTask
 from dynamic_kafka.spark.columns import COLUMN_TYPES, LAST_ROW, UNDECODED, UNDECODED_TYPE
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaInputPartition
 from dynamic_kafka.spark.last_row import with_column
-from dynamic_kafka.spark.value_rows import completed, counted, gathered
+from dynamic_kafka.spark.value_rows import counted, decoding_of, gathered, of_history
 
 TYPE = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
 
 
+def json_column(columns: StructType, used: StructType) -> StructField:
+    """A column of values in JSON with these columns, of which a query uses some."""
+    spec = json.dumps({"format": "json", "options": {}, "schema": columns.jsonValue()})
+    metadata = {"spec": spec, "format": "json", "options": "{}"}
+    return StructField(VALUE_ROW, decoded_type(used), metadata=metadata)
+
+
 def test_only_values_without_a_row_keep_their_bytes() -> None:
     """One with an error needs them for its text. One that is skipped would else look like a value that is null."""
-    answers: dict[bytes, Any] = {b"left": {"a": 2, ERROR: None}, b"bad": {"a": None, ERROR: "why"}, b"skipped": None}
-    decoder = SimpleNamespace(rows=lambda values: pa.array([answers[value] for value in values.to_pylist()], TYPE))
-    rows = pa.array([{"a": 1, ERROR: None}, None, None, None, None], TYPE)
-    values = pa.array([None, b"left", None, b"bad", b"skipped"], pa.binary())
-    batch = pa.record_batch([values, rows], ["value", VALUE_ROW])
-    (found,) = completed(iter([batch]), cast("Decoder", decoder))
-    assert found["value"].to_pylist() == [None, None, None, b"bad", b"skipped"]
-    assert found[VALUE_ROW].to_pylist() == [{"a": 1, ERROR: None}, answers[b"left"], None, answers[b"bad"], None]
+    columns = StructType([StructField("a", LongType())])
+    values = pa.array([None, b'{"a": 2}', b"bad", b""], pa.binary())
+    batch = pa.record_batch([values, pa.nulls(4, TYPE)], ["value", VALUE_ROW])
+    (found,) = of_history(iter([batch]), decoding_of(json_column(columns, columns)))
+    assert found["value"].to_pylist() == [None, None, b"bad", b""]
+    bad = {"a": None, ERROR: "It is not a JSON object"}
+    assert found[VALUE_ROW].to_pylist() == [None, {"a": 2, ERROR: None}, bad, None]
+
+
+def test_unused_columns_are_checked_and_not_built() -> None:
+    """In a history as in Kafka: the decoding is the same. In a changelog they are columns of the rows."""
+    columns = StructType([StructField("a", LongType()), StructField("b", LongType())])
+    values = pa.array([b'{"a": 1, "b": 2}', b'{"a": 1, "b": "x"}'])
+    batch = pa.record_batch([values, pa.nulls(2, TYPE)], ["value", VALUE_ROW])
+    column = json_column(columns, StructType(columns.fields[:1]))
+    (found,) = of_history(iter([batch]), decoding_of(column))
+    misfit = {"a": None, ERROR: "It does not fit the columns: b"}
+    assert found[VALUE_ROW].to_pylist() == [{"a": 1, ERROR: None}, misfit]
+
+    spec: dict[str, Any] = {
+        "format": "changelog",
+        "images": ["old", "new"],
+        "kind": "op",
+        "inserts": ["c"],
+        "update": "u",
+        "delete": "d",
+    }
+    spec |= {"metadata": [], "schema": columns.jsonValue()}
+    used = decoded_struct(DEBEZIUM_JSON, StructType(columns.fields[1:]))
+    metadata = {"spec": json.dumps(spec), "format": "debezium-json", "options": "{}"}
+    values = pa.array([b'{"op": "c", "new": {"a": 1, "b": 2}}'])
+    batch = pa.record_batch([values, pa.nulls(1, TYPE)], ["value", VALUE_ROW])
+    (found,) = of_history(iter([batch]), decoding_of(StructField(VALUE_ROW, used, metadata=metadata)))
+    assert found[VALUE_ROW][0][ROWS].as_py() == [{"row_kind": "+I", "row": {"b": 2}}]
 
 
 def test_only_messages_without_a_good_row_keep_what_they_need() -> None:
@@ -107,23 +141,16 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
     assert not cast("Any", DynamicKafkaDataSource(options).streamReader(StructType(fields)))._settings.last_row
 
 
-def test_what_the_kernel_decodes_as_a_whole_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An Avro value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
+def test_what_the_kernel_has_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
     columns = StructType([StructField("a", LongType())])
-    spec = json.dumps({"format": "avro", "schema": columns.jsonValue()})
-    metadata = {"spec": spec, "format": "avro", "options": "{}"}
-    schema = StructType(
-        [
-            StructField("value", COLUMN_TYPES["value"]),
-            StructField(VALUE_ROW, decoded_type(columns), metadata=metadata),
-        ]
-    )
+    schema = StructType([StructField("value", COLUMN_TYPES["value"]), json_column(columns, columns)])
     rows = pa.array([{"a": None, ERROR: "why"}], TYPE)
-    batch = pa.record_batch([pa.array([b""]), rows], ["value", VALUE_ROW])
+    batch = pa.record_batch([pa.array([b"{"]), rows], ["value", VALUE_ROW])
     monkeypatch.setattr(source_reader, "read", lambda *_: iter([batch]))
     options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
     reader: Any = DynamicKafkaDataSource(options).reader(schema)
     (found,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {})))
     assert found == batch
     (found,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {}, history=cast("Any", "history"))))
-    assert found[VALUE_ROW].to_pylist() != rows.to_pylist()
+    assert found[VALUE_ROW].to_pylist() == [{"a": None, ERROR: "It is not a JSON object"}]

@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             (Step::Unreadable(why), _) => return Err(Fault::new(Reason::Whole(Arc::clone(why)))),
-            (Step::Boolean, Values::Boolean(v)) => v.append(self.boolean()?),
+            (Step::Boolean, Values::Boolean(v)) => v.push(self.boolean()?),
             (Step::Int(_), Values::Int8(v)) => v.push(small(self.int()?, i8::MIN, i8::MAX)?),
             (Step::Int(_), Values::Int16(v)) => v.push(small(self.int()?, i16::MIN, i16::MAX)?),
             (Step::Int(_), Values::Int32(v) | Values::Date(v)) => v.push(self.int()?),
@@ -180,14 +180,14 @@ impl<'a> Reader<'a> {
                 let found = text::zoned_timestamp(self.text()?);
                 v.push(found.map_err(|_| Fault::is("is not a time with a zone such as 2024-01-31T12:00:00.123456Z"))?);
             }
-            (Step::Array(item), Values::List(_, offsets, element)) => {
+            (Step::Array(item), Values::List(_, ends, element)) => {
                 let item = self.plan.step(*item);
                 self.blocks(|reader| reader.value(item, element))?;
-                offsets.push(offset(element.len())?);
+                ends.push(element.len()).map_err(full)?;
             }
-            (Step::Map(item), Values::Map(_, offsets, key, value)) => {
+            (Step::Map(item), Values::Map(_, ends, key, value)) => {
                 self.map(self.plan.step(*item), key, value)?;
-                offsets.push(offset(value.len())?);
+                ends.push(value.len()).map_err(full)?;
             }
             (Step::Record(record), Values::Struct(v)) => self.record(record, v)?,
             _ => return Err(Fault::is("has another type in its plan; this is a defect of pyspark-dynamic-kafka")),
@@ -431,13 +431,12 @@ impl<'a> Reader<'a> {
 
 #[inline]
 fn append(value: &[u8], column: &mut Bytes) -> Read<()> {
-    column.data.extend_from_slice(value);
-    column.end().map_err(|Full| Fault::new(Reason::Full))
+    column.push(value).map_err(full)
 }
 
-#[inline]
-fn offset(len: usize) -> Read<i32> {
-    i32::try_from(len).map_err(|_| Fault::new(Reason::Full))
+#[cold]
+fn full(_: Full) -> Box<Fault> {
+    Fault::new(Reason::Full)
 }
 
 #[inline]

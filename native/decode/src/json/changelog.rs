@@ -218,10 +218,10 @@ fn changes(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<
         return Ok(false);
     }
     let [rows, metadata] = &mut columns.columns[..] else { unreachable!("the envelope has two columns") };
-    let Values::List(_, offsets, change) = &mut rows.values else { unreachable!("the rows are an array") };
+    let Values::List(_, ends, change) = &mut rows.values else { unreachable!("the rows are an array") };
     let mut reader = Reader::new(text, envelope.options);
     append_rows(&kind, &found, change, &mut reader, envelope)?;
-    offsets.push(change.len() as i32);
+    ends.push(change.len())?;
     rows.valid.append_non_null();
     append_metadata(&found, metadata, &mut reader, envelope)?;
     columns.len += 1;
@@ -365,8 +365,7 @@ impl<'a> Reader<'a> {
         let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
         let [kinds, rows] = &mut fields.columns[..] else { unreachable!("a change has two fields") };
         let Values::String(texts) = &mut kinds.values else { unreachable!("a kind is a text") };
-        texts.data.extend_from_slice(kind.as_bytes());
-        texts.end()?;
+        texts.push(kind.as_bytes())?;
         kinds.valid.append_non_null();
         self.scanner = Scanner::new(row);
         let misfits = self.misfits.len();

@@ -69,10 +69,7 @@ impl Form {
                 count.and_then(|count| count.checked_mul(*micros)).map(|time| times.push(time))
             }
             (Self::Utc, Values::Timestamp(times, _)) => time().and_then(timestamp).map(|time| times.push(time)),
-            (_, Values::String(texts)) if is_valid => {
-                texts.data.extend_from_slice(&found);
-                Some(texts.end()?)
-            }
+            (_, Values::String(texts)) if is_valid => Some(texts.push(&found)?),
             _ => None,
         };
         match appended {

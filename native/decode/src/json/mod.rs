@@ -218,12 +218,10 @@ impl<'a> Reader<'a> {
         let found = match &mut column.values {
             Values::String(v) => {
                 if token == b'"' {
-                    v.data.extend_from_slice(self.scanner.text(&mut self.buffer)?.as_bytes());
+                    Some(v.push(self.scanner.text(&mut self.buffer)?.as_bytes())?)
                 } else {
-                    self.scanner.any_text(levels, &mut v.data)?;
+                    v.push_with(|data| Ok::<_, Fault>(self.scanner.any_text(levels, data)?.then_some(())))?
                 }
-                v.end()?;
-                Some(())
             }
             Values::Int32(v) if is_number => {
                 self.scanner.whole_number(i32::MIN.into(), i32::MAX.into())?.map(|number| v.push(number as i32))
@@ -238,18 +236,16 @@ impl<'a> Reader<'a> {
             Values::Float32(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
             Values::Float64(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
             Values::Boolean(v) if matches!(token, b't' | b'f') => {
-                v.append(self.scanner.boolean()?);
+                v.push(self.scanner.boolean()?);
                 Some(())
             }
-            Values::List(_, offsets, element) if token == b'[' => {
+            Values::List(_, ends, element) if token == b'[' => {
                 self.array(element, levels)?;
-                offsets.push(element.len() as i32);
-                Some(())
+                Some(ends.push(element.len())?)
             }
-            Values::Map(_, offsets, key, value) if token == b'{' => {
+            Values::Map(_, ends, key, value) if token == b'{' => {
                 self.map(key, value, levels)?;
-                offsets.push(value.len() as i32);
-                Some(())
+                Some(ends.push(value.len())?)
             }
             Values::Struct(v) if token == b'{' => {
                 self.object(v, levels)?;
@@ -294,8 +290,7 @@ impl<'a> Reader<'a> {
         let Values::String(names) = &mut key.values else { return Err(Fault::Broken) }; // the format checks that
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
-            names.data.extend_from_slice(self.scanner.name(&mut self.buffer)?.as_bytes());
-            names.end()?;
+            names.push(self.scanner.name(&mut self.buffer)?.as_bytes())?;
             key.valid.append_non_null();
             self.element(value, levels)?;
             has_more = self.scanner.has_more(b'{')?;
@@ -314,8 +309,7 @@ impl<'a> Reader<'a> {
             let name = self.scanner.name(&mut self.buffer)?;
             if last.contains(&place) {
                 let Values::String(names) = &mut key.values else { return Err(Fault::Broken) };
-                names.data.extend_from_slice(name.as_bytes());
-                names.end()?;
+                names.push(name.as_bytes())?;
                 key.valid.append_non_null();
                 self.element(value, levels)?;
             } else {
@@ -344,13 +338,7 @@ fn within(name: &str, paths: &mut [String], begin: usize) {
 /// Append the value that a text in quotes stands for; none if it stands for no value of the type.
 fn append(text: &str, values: &mut Values) -> Read<Option<()>> {
     Ok(match values {
-        Values::Binary(v) => {
-            let found = java::base64(text, &mut v.data);
-            if found.is_some() {
-                v.end()?;
-            }
-            found
-        }
+        Values::Binary(v) => v.push_with(|data| Ok::<_, Full>(java::base64(text, data)))?,
         Values::Date(v) => date(text).map(|days| v.push(days)),
         Values::Time(v, digits) => java::time(text, *digits).filter(|_| text.len() >= 8).map(|time| v.push(time)),
         Values::Timestamp(v, None) => timestamp(text).map(|time| v.push(time)),

@@ -223,7 +223,7 @@ impl<'p> Reader<'p> {
             return Err(Stop::Irregular);
         }
         match (kind, &mut column.values) {
-            (Kind::Bool, Values::Boolean(v)) => v.append(wire.varint()? != 0),
+            (Kind::Bool, Values::Boolean(v)) => v.push(wire.varint()? != 0),
             (Kind::UInt32, Values::Int32(v)) => v.push(wire.varint()? as i32),
             (Kind::Fixed32, Values::Int32(v)) => v.push(i32::from_le_bytes(wire.array()?)),
             (Kind::Float, Values::Float32(v)) => v.push(f32::from_le_bytes(wire.array()?)),
@@ -287,9 +287,10 @@ impl<'p> Reader<'p> {
                 }
             }
             (As::Json(json), Values::String(v)) => {
-                let written = json::write(self.plan, index, *json, message, levels, &mut v.data);
-                written.map_err(|reason| reason.map_or(Stop::Irregular, |reason| self.misfits(reason)))?;
-                v.end()?;
+                v.push_with(|data| {
+                    let written = json::write(self.plan, index, *json, message, levels, data);
+                    written.map_err(|reason| reason.map_or(Stop::Irregular, |reason| self.misfits(reason))).map(Some)
+                })?;
             }
             (As::Wrapped(kind), _) => {
                 let mut value = Wire { rest: ZERO };
@@ -334,20 +335,20 @@ impl<'p> Reader<'p> {
 
     fn missing(&mut self, field: &'p Field, column: &mut Column) -> Read {
         match (&mut column.values, &field.default, &field.kind) {
-            (Values::List(_, offsets, element), default, _) => {
-                if element.len() > last(offsets) || matches!(default, Default::Empty) {
-                    offsets.push(offset(element.len())?);
+            (Values::List(_, ends, element), default, _) => {
+                if element.len() > ends.last() || matches!(default, Default::Empty) {
+                    ends.push(element.len())?;
                     column.valid.append_non_null();
                 } else {
                     column.push_null();
                 }
             }
-            (Values::Map(_, offsets, keys, values), default, _) => {
-                if keys.len() > last(offsets) || matches!(default, Default::Empty) {
-                    if !are_different(keys, last(offsets)) {
+            (Values::Map(_, ends, keys, values), default, _) => {
+                if keys.len() > ends.last() || matches!(default, Default::Empty) {
+                    if !are_different(keys, ends.last()) {
                         return Err(Stop::Irregular);
                     }
-                    offsets.push(offset(values.len())?);
+                    ends.push(values.len())?;
                     column.valid.append_non_null();
                 } else {
                     column.push_null();
@@ -421,16 +422,7 @@ impl<'p> Reader<'p> {
 }
 
 fn append(value: &[u8], column: &mut Bytes) -> Read {
-    column.data.extend_from_slice(value);
-    Ok(column.end()?)
-}
-
-fn last(offsets: &[i32]) -> usize {
-    offsets[offsets.len() - 1] as usize
-}
-
-fn offset(len: usize) -> Result<i32, Stop> {
-    i32::try_from(len).map_err(|_| Stop::Full)
+    Ok(column.push(value)?)
 }
 
 /// Return whether the keys from an index on are all different.
@@ -447,7 +439,7 @@ fn are_different(keys: &Column, first: usize) -> bool {
         Values::Int32(v) => all(&v[first..]),
         Values::Int16(v) => all(&v[first..]),
         Values::Int8(v) => all(&v[first..]),
-        Values::Boolean(v) => keys.len() == first + 2 && v.get_bit(first) != v.get_bit(first + 1),
+        Values::Boolean(v) => keys.len() == first + 2 && v.get(first) != v.get(first + 1),
         _ => false,
     }
 }

@@ -45,7 +45,7 @@ class Decoding(NamedTuple):
     """What the native kernel needs to decode values into the column `rows.VALUE_ROW`.
 
     Attributes:
-        columns: The columns of the values.
+        columns: The columns of the values, also those that are `native.unused`.
         spec: What the kernel is told.
         look_up: Looks up schemas, once for each batch that has values of schemas that the kernel does not know yet. None if
             values have no ids of schemas.

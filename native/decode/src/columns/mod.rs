@@ -1,8 +1,13 @@
-//! Columns that grow value by value, and shrink again when a message turns out to be uncertain.
+//! Columns that grow value by value, and shrink again when a message turns out to be damaged.
 //!
 //! Arrow's own builders cannot give back what was appended. These can: `truncate` returns a column to an earlier length.
+//!
+//! A column that no query uses takes values like any other one, so that a value that does not fit is an error there, too. It
+//! counts them, and no array is made of it.
 
-use std::collections::{HashMap, HashSet};
+mod stores;
+
+use std::collections::HashMap;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -11,17 +16,17 @@ use arrow_array::types::{
     Int16Type, Int32Type, Int64Type, Time64NanosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray};
-use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 
 use crate::{Failure, Unsupported};
+pub(crate) use stores::{Booleans, Bytes, Ends, Numbers};
 
-/// The most bytes of text in one column of a batch. Arrow counts them in 31 bits.
-const MOST_BYTES: usize = i32::MAX as usize;
 const FEW_FIELDS: usize = 12;
-const FEW_ENTRIES: usize = 16;
 /// The key of a TIME field's precision in its metadata.
 pub(crate) const PRECISION: &str = "precision";
+/// The key in the metadata of a field that no query uses.
+pub(crate) const UNUSED: &str = "unused";
 /// The message holds something that the decoder is not certain about. It is left to Spark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uncertain;
@@ -46,104 +51,55 @@ pub(crate) struct Column {
     pub(crate) width: usize,
     /// Whether the Arrow type does not allow a null.
     pub(crate) required: bool,
+    /// Whether an array is made of the values.
+    is_kept: bool,
+    /// Whether `forget` has something to forget.
+    forgets: bool,
 }
 
 /// The values of a column, by its type.
 pub(crate) enum Values {
-    Boolean(BooleanBufferBuilder),
-    Int8(Vec<i8>),
-    Int16(Vec<i16>),
-    Int32(Vec<i32>),
-    Int64(Vec<i64>),
-    Float32(Vec<f32>),
-    Float64(Vec<f64>),
+    Boolean(Booleans),
+    Int8(Numbers<i8>),
+    Int16(Numbers<i16>),
+    Int32(Numbers<i32>),
+    Int64(Numbers<i64>),
+    Float32(Numbers<f32>),
+    Float64(Numbers<f64>),
     /// Unscaled numbers, the precision and the scale.
-    Decimal(Vec<i128>, u8, i8),
+    Decimal(Numbers<i128>, u8, i8),
     String(Bytes),
     Binary(Bytes),
     /// Days since 1970.
-    Date(Vec<i32>),
+    Date(Numbers<i32>),
     /// Nanoseconds since midnight, and how many digits of a second the type has.
-    Time(Vec<i64>, usize),
+    Time(Numbers<i64>, usize),
     /// Microseconds.
-    Interval(Vec<i64>),
+    Interval(Numbers<i64>),
     /// Microseconds since 1970, and the time zone: with one it is an instant, without one a local time.
-    Timestamp(Vec<i64>, Option<Arc<str>>),
-    List(FieldRef, Vec<i32>, Box<Column>),
-    /// The field of the entries, the offsets, the keys and the values.
-    Map(FieldRef, Vec<i32>, Box<Column>, Box<Column>),
+    Timestamp(Numbers<i64>, Option<Arc<str>>),
+    List(FieldRef, Ends, Box<Column>),
+    /// The field of the entries, where maps end, the keys and the values.
+    Map(FieldRef, Ends, Box<Column>, Box<Column>),
     Struct(Struct),
-}
-
-/// Texts or byte strings, one after the other.
-pub(crate) struct Bytes {
-    pub(crate) offsets: Vec<i32>,
-    pub(crate) data: Vec<u8>,
 }
 
 /// The columns of a struct.
 pub(crate) struct Struct {
     fields: Fields,
+    /// Those of which arrays are made.
+    kept: Fields,
     pub(crate) columns: Vec<Column>,
     pub(crate) len: usize,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
-impl Bytes {
-    fn new() -> Self {
-        Self { offsets: vec![0], data: Vec::new() }
-    }
-
-    /// End the value whose bytes were put behind `data`.
-    pub(crate) fn end(&mut self) -> Result<(), Full> {
-        if self.data.len() > MOST_BYTES {
-            return Err(Full);
-        }
-        self.offsets.push(self.data.len() as i32);
-        Ok(())
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.offsets.truncate(len + 1);
-        self.data.truncate(self.offsets[len] as usize);
-    }
-
-    pub(crate) fn get(&self, index: usize) -> &[u8] {
-        &self.data[self.offsets[index] as usize..self.offsets[index + 1] as usize]
-    }
-
-    /// Return whether the values from an index on are all different.
-    pub(crate) fn are_different(&self, first: usize) -> bool {
-        let end = self.offsets.len() - 1;
-        if end - first <= FEW_ENTRIES {
-            return (first..end).all(|i| (first..i).all(|j| self.get(i) != self.get(j)));
-        }
-        let mut sorted: Vec<&[u8]> = (first..end).map(|i| self.get(i)).collect();
-        sorted.sort_unstable();
-        sorted.windows(2).all(|pair| pair[0] != pair[1])
-    }
-
-    /// Return, of each value from an index on, the last place.
-    pub(crate) fn last_places(&self, first: usize) -> HashSet<usize> {
-        let places = first..self.offsets.len() - 1;
-        let last: HashMap<&[u8], usize> = places.map(|place| (self.get(place), place)).collect();
-        last.into_values().collect()
-    }
-
-    fn take(&mut self) -> (OffsetBuffer<i32>, Buffer) {
-        let data = Vec::with_capacity(self.data.len());
-        let mut offsets = Vec::with_capacity(self.offsets.len());
-        offsets.push(0);
-        let found = std::mem::replace(self, Self { offsets, data });
-        (OffsetBuffer::new(found.offsets.into()), found.data.into())
-    }
-}
-
 impl Struct {
-    pub(crate) fn new(fields: &Fields) -> Result<Self, Unsupported> {
-        let columns = fields.iter().map(|f| Column::new(f)).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn new(fields: &Fields, is_kept: bool) -> Result<Self, Unsupported> {
+        let columns = fields.iter().map(|f| Column::new(f, is_kept)).collect::<Result<Vec<_>, _>>()?;
+        let kept = used(fields);
         let by_name = fields.iter().enumerate().map(|(i, f)| (f.name().as_bytes().into(), i));
-        Ok(Self { fields: fields.clone(), columns, len: 0, by_name: by_name.collect() })
+        Ok(Self { fields: fields.clone(), kept, columns, len: 0, by_name: by_name.collect() })
     }
 
     /// Return the index of the field with a name; `guess` is looked at first.
@@ -187,58 +143,76 @@ impl Struct {
     }
 
     fn finish(&mut self, valid: &mut NullBufferBuilder) -> StructArray {
-        let arrays: Vec<ArrayRef> = self.columns.iter_mut().map(Column::finish).collect();
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.kept.len());
+        for column in &mut self.columns {
+            if column.is_kept {
+                arrays.push(column.finish());
+            } else {
+                column.forget(0);
+            }
+        }
         let len = take(&mut self.len);
-        StructArray::try_new_with_length(self.fields.clone(), arrays, valid.finish(), len)
+        StructArray::try_new_with_length(self.kept.clone(), arrays, valid.finish(), len)
             .expect("a column has as many values as its struct")
     }
 }
 
 impl Column {
-    pub(crate) fn new(field: &Field) -> Result<Self, Unsupported> {
+    /// Return an empty column. `is_kept` says whether an array is made of it, unless its field is unused.
+    pub(crate) fn new(field: &Field, is_kept: bool) -> Result<Self, Unsupported> {
+        let is_kept = is_kept && !field.metadata().contains_key(UNUSED);
         let values = match field.data_type() {
-            DataType::Boolean => Values::Boolean(BooleanBufferBuilder::new(0)),
-            DataType::Int8 => Values::Int8(Vec::new()),
-            DataType::Int16 => Values::Int16(Vec::new()),
-            DataType::Int32 => Values::Int32(Vec::new()),
-            DataType::Int64 => Values::Int64(Vec::new()),
-            DataType::Float32 => Values::Float32(Vec::new()),
-            DataType::Float64 => Values::Float64(Vec::new()),
+            DataType::Boolean => Values::Boolean(Booleans::new(is_kept)),
+            DataType::Int8 => Values::Int8(Numbers::new(is_kept)),
+            DataType::Int16 => Values::Int16(Numbers::new(is_kept)),
+            DataType::Int32 => Values::Int32(Numbers::new(is_kept)),
+            DataType::Int64 => Values::Int64(Numbers::new(is_kept)),
+            DataType::Float32 => Values::Float32(Numbers::new(is_kept)),
+            DataType::Float64 => Values::Float64(Numbers::new(is_kept)),
             DataType::Decimal128(precision @ 1..=DECIMAL128_MAX_PRECISION, scale)
                 if u8::try_from(*scale).is_ok_and(|scale| scale <= *precision) =>
             {
-                Values::Decimal(Vec::new(), *precision, *scale)
+                Values::Decimal(Numbers::new(is_kept), *precision, *scale)
             }
-            DataType::Utf8 => Values::String(Bytes::new()),
-            DataType::Binary => Values::Binary(Bytes::new()),
-            DataType::Date32 => Values::Date(Vec::new()),
+            DataType::Utf8 => Values::String(Bytes::new(is_kept)),
+            DataType::Binary => Values::Binary(Bytes::new(is_kept)),
+            DataType::Date32 => Values::Date(Numbers::new(is_kept)),
             DataType::Time64(TimeUnit::Nanosecond) => {
                 // Arrow's type does not have the precision of Spark's.
                 let digits = field.metadata().get(PRECISION).and_then(|text| text.parse().ok()).unwrap_or(6);
-                Values::Time(Vec::new(), digits)
+                Values::Time(Numbers::new(is_kept), digits)
             }
-            DataType::Duration(TimeUnit::Microsecond) => Values::Interval(Vec::new()),
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Vec::new(), zone.clone()),
-            DataType::List(element) => Values::List(element.clone(), vec![0], Box::new(Column::new(element)?)),
+            DataType::Duration(TimeUnit::Microsecond) => Values::Interval(Numbers::new(is_kept)),
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp(Numbers::new(is_kept), zone.clone()),
+            DataType::List(element) => {
+                Values::List(used_field(element), Ends::new(), Box::new(Column::new(element, is_kept)?))
+            }
             DataType::Map(entries, false) => match entries.data_type() {
                 DataType::Struct(pair) if pair.len() == 2 && is_key(pair[0].data_type()) => {
-                    let (key, value) = (Column::new(&pair[0])?, Column::new(&pair[1])?);
-                    Values::Map(entries.clone(), vec![0], Box::new(key), Box::new(value))
+                    // Keys are compared, so they are kept until the message ends.
+                    let (key, value) = (Column::new(&pair[0], true)?, Column::new(&pair[1], is_kept)?);
+                    Values::Map(entries.clone(), Ends::new(), Box::new(key), Box::new(value))
                 }
                 _ => return Err(unsupported(field)),
             },
-            DataType::Struct(fields) => Values::Struct(Struct::new(fields)?),
+            DataType::Struct(fields) => Values::Struct(Struct::new(fields, is_kept)?),
             _ => return Err(unsupported(field)),
         };
-        Ok(Self { required: !field.is_nullable(), ..Self::of(values) })
+        Ok(Self { required: !field.is_nullable(), ..Self::of(values, is_kept) })
     }
 
-    pub(crate) fn of(values: Values) -> Self {
+    pub(crate) fn of(values: Values, is_kept: bool) -> Self {
         let width = match &values {
             Values::Struct(v) => 1 + v.columns.iter().map(|c| c.width).sum::<usize>(),
             _ => 1,
         };
-        Self { values, valid: NullBufferBuilder::new(0), width, required: false }
+        let forgets = match &values {
+            Values::List(_, _, element) => !is_kept || element.forgets,
+            Values::Map(_, _, _, value) => !is_kept || value.forgets,
+            Values::Struct(v) => v.columns.iter().any(|column| column.forgets),
+            _ => false,
+        };
+        Self { values, valid: NullBufferBuilder::new(0), width, required: false, is_kept, forgets }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -247,9 +221,13 @@ impl Column {
 
     /// Append a null.
     pub(crate) fn push_null(&mut self) {
-        self.valid.append_null();
+        if self.is_kept {
+            self.valid.append_null();
+        } else {
+            self.valid.append_non_null(); // it is only counted
+        }
         match &mut self.values {
-            Values::Boolean(v) => v.append(false),
+            Values::Boolean(v) => v.push(false),
             Values::Int8(v) => v.push(0),
             Values::Int16(v) => v.push(0),
             Values::Int32(v) | Values::Date(v) => v.push(0),
@@ -257,8 +235,8 @@ impl Column {
             Values::Float32(v) => v.push(0.0),
             Values::Float64(v) => v.push(0.0),
             Values::Decimal(v, ..) => v.push(0),
-            Values::String(v) | Values::Binary(v) => v.offsets.push(v.data.len() as i32),
-            Values::List(_, offsets, _) | Values::Map(_, offsets, ..) => repeat_last(offsets),
+            Values::String(v) | Values::Binary(v) => v.push_empty(),
+            Values::List(_, ends, _) | Values::Map(_, ends, ..) => ends.push_empty(),
             Values::Struct(v) => v.push_nulls(),
         }
     }
@@ -276,16 +254,52 @@ impl Column {
             Values::Float64(v) => v.truncate(len),
             Values::Decimal(v, ..) => v.truncate(len),
             Values::String(v) | Values::Binary(v) => v.truncate(len),
-            Values::List(_, offsets, element) => {
-                offsets.truncate(len + 1);
-                element.truncate(offsets[len] as usize);
-            }
-            Values::Map(_, offsets, key, value) => {
-                offsets.truncate(len + 1);
-                key.truncate(offsets[len] as usize);
-                value.truncate(offsets[len] as usize);
+            Values::List(_, ends, element) => element.truncate(ends.truncate(len)),
+            Values::Map(_, ends, key, value) => {
+                let elements = ends.truncate(len);
+                key.truncate(elements);
+                value.truncate(elements);
             }
             Values::Struct(v) => v.truncate(len),
+        }
+    }
+
+    /// Forget what unused columns have kept of the messages so far.
+    #[inline]
+    pub(crate) fn begin_message(&mut self) {
+        if self.forgets {
+            self.forget_unused();
+        }
+    }
+
+    fn forget_unused(&mut self) {
+        match &mut self.values {
+            _ if !self.is_kept => self.forget(self.len()),
+            Values::List(_, _, element) => element.begin_message(),
+            Values::Map(_, _, _, value) => value.begin_message(),
+            Values::Struct(v) => v.columns.iter_mut().for_each(Self::begin_message),
+            _ => {}
+        }
+    }
+
+    /// Forget all values of an unused column, and count `len` instead.
+    fn forget(&mut self, len: usize) {
+        self.valid.truncate(len);
+        match &mut self.values {
+            Values::List(_, ends, element) => {
+                ends.forget(len);
+                element.forget(0);
+            }
+            Values::Map(_, ends, key, value) => {
+                ends.forget(len);
+                key.truncate(0);
+                value.forget(0);
+            }
+            Values::Struct(v) => {
+                v.columns.iter_mut().for_each(|column| column.forget(len));
+                v.len = len;
+            }
+            _ => {}
         }
     }
 
@@ -293,7 +307,7 @@ impl Column {
     pub(crate) fn finish(&mut self) -> ArrayRef {
         let valid = &mut self.valid;
         match &mut self.values {
-            Values::Boolean(v) => Arc::new(BooleanArray::new(v.finish(), valid.finish())),
+            Values::Boolean(v) => Arc::new(BooleanArray::new(v.take(), valid.finish())),
             Values::Int8(v) => primitive::<Int8Type>(v, valid),
             Values::Int16(v) => primitive::<Int16Type>(v, valid),
             Values::Int32(v) => primitive::<Int32Type>(v, valid),
@@ -301,7 +315,7 @@ impl Column {
             Values::Float32(v) => primitive::<Float32Type>(v, valid),
             Values::Float64(v) => primitive::<Float64Type>(v, valid),
             Values::Decimal(v, precision, scale) => {
-                let array = PrimitiveArray::<Decimal128Type>::new(taken(v), valid.finish());
+                let array = PrimitiveArray::<Decimal128Type>::new(v.take(), valid.finish());
                 Arc::new(array.with_precision_and_scale(*precision, *scale).expect("the type was checked"))
             }
             Values::String(v) => {
@@ -316,17 +330,17 @@ impl Column {
             Values::Time(v, _) => primitive::<Time64NanosecondType>(v, valid),
             Values::Interval(v) => primitive::<DurationMicrosecondType>(v, valid),
             Values::Timestamp(v, zone) => {
-                let array = PrimitiveArray::<TimestampMicrosecondType>::new(taken(v), valid.finish());
+                let array = PrimitiveArray::<TimestampMicrosecondType>::new(v.take(), valid.finish());
                 Arc::new(array.with_timezone_opt(zone.clone()))
             }
-            Values::List(field, offsets, element) => {
-                let array = ListArray::new(field.clone(), ended(offsets), element.finish(), valid.finish());
+            Values::List(field, ends, element) => {
+                let array = ListArray::new(field.clone(), ends.take(), element.finish(), valid.finish());
                 Arc::new(array)
             }
-            Values::Map(field, offsets, key, value) => {
+            Values::Map(field, ends, key, value) => {
                 let DataType::Struct(pair) = field.data_type() else { unreachable!("the type was checked") };
                 let entries = StructArray::new(pair.clone(), vec![key.finish(), value.finish()], None);
-                Arc::new(MapArray::new(field.clone(), ended(offsets), entries, valid.finish(), false))
+                Arc::new(MapArray::new(field.clone(), ends.take(), entries, valid.finish(), false))
             }
             Values::Struct(v) => Arc::new(v.finish(valid)),
         }
@@ -334,7 +348,7 @@ impl Column {
 
     /// Return about how many bytes the values take.
     pub(crate) fn size_bytes(&self) -> usize {
-        let len = self.len();
+        let len = if self.is_kept { self.len() } else { 0 };
         match &self.values {
             Values::Boolean(_) => len / 8,
             Values::Int8(_) => len,
@@ -344,12 +358,27 @@ impl Column {
                 8 * len
             }
             Values::Decimal(..) => 16 * len,
-            Values::String(v) | Values::Binary(v) => 4 * len + v.data.len(),
+            Values::String(v) | Values::Binary(v) => v.size_bytes(),
             Values::List(_, _, element) => 4 * len + element.size_bytes(),
             Values::Map(_, _, key, value) => 4 * len + key.size_bytes() + value.size_bytes(),
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
+}
+
+/// Return the fields that are used.
+fn used(fields: &Fields) -> Fields {
+    fields.iter().filter(|field| !field.metadata().contains_key(UNUSED)).map(used_field).collect()
+}
+
+/// Return a field without the unused ones in it. They are columns of a table, which are in an array in a changelog.
+fn used_field(field: &FieldRef) -> FieldRef {
+    let type_ = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(used(fields)),
+        DataType::List(element) => DataType::List(used_field(element)),
+        other => other.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(type_))
 }
 
 /// Return whether a type can be that of a map's keys.
@@ -361,19 +390,6 @@ fn unsupported(field: &Field) -> Unsupported {
     Unsupported(format!("column {} of the type {}", field.name(), field.data_type()))
 }
 
-fn primitive<T: ArrowPrimitiveType>(values: &mut Vec<T::Native>, valid: &mut NullBufferBuilder) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(taken(values), valid.finish()))
-}
-
-fn taken<T: arrow_buffer::ArrowNativeType>(values: &mut Vec<T>) -> ScalarBuffer<T> {
-    let empty = Vec::with_capacity(values.len());
-    std::mem::replace(values, empty).into()
-}
-
-fn ended(offsets: &mut Vec<i32>) -> OffsetBuffer<i32> {
-    OffsetBuffer::new(std::mem::replace(offsets, vec![0]).into())
-}
-
-fn repeat_last(offsets: &mut Vec<i32>) {
-    offsets.push(offsets[offsets.len() - 1]);
+fn primitive<T: ArrowPrimitiveType>(values: &mut Numbers<T::Native>, valid: &mut NullBufferBuilder) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.take(), valid.finish()))
 }
