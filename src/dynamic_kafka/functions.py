@@ -57,7 +57,9 @@ def from_kafka(
     given = texts(options or {})
     policy = given.pop(ON_ERROR.key, ON_ERROR.default)
     if policy not in ("fail", "skip"):
-        raise InvalidOptionError(ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables)")
+        raise InvalidOptionError(
+            ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables and for value.format)"
+        )
     used, parsed, fields = _format(format, given, schema)
     refuse_headers(used.name, parsed)
     column = F.col(value) if isinstance(value, str) else value
@@ -68,7 +70,7 @@ def from_kafka(
 
     decoded = used.decode(column, fields, parsed)
     # Spark calls an Arrow function once, wherever its result is used, but not within a lambda.
-    if used.decoder is not None and not used.changelog:
+    if not used.changelog:
         return checked(column, decoded)
     both = F.struct(column.alias("value"), decoded.alias("decoded"))
     return let(both, lambda message: checked(message["value"], message["decoded"]))
@@ -109,7 +111,8 @@ def to_kafka(
     used, parsed, fields = _format(format, texts(options or {}), schema)
     column = F.col(row) if isinstance(row, str) else row
     names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
-    return used.encode(_by_name(column, StructType(names)), fields, parsed)
+    # With a name, because Spark cannot make one of a struct in such an expression.
+    return used.encode(_by_name(column, StructType(names)), fields, parsed).alias("to_kafka")
 
 
 def _by_name(column: Column, type_: DataType) -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -23,8 +23,10 @@ from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.schema_ids import schema_id_header
-from dynamic_kafka.functions import from_kafka
+from dynamic_kafka.functions import from_kafka, to_kafka
+from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import SchemaRegistry
+from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.spark
 
@@ -213,7 +215,7 @@ def test_it_is_found_by_its_name_and_its_options_are_flinks() -> None:
 
 
 @pytest.mark.broker
-def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
+def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Written and read through a real registry; one that is down fails the query, and says which."""
     schema = ddl("id BIGINT NOT NULL, name STRING")
     with SchemaRegistry() as registry:
@@ -229,6 +231,7 @@ def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
         assert json.loads(added["avro-confluent.schema"])["fields"][0] == {"name": "id", "type": "long"}
         from_registry = messages.select("id", from_kafka("v", "avro-confluent", options=options).alias("r"))
         assert from_registry.where("r.name = concat('n', id)").count() == 1000
+        _by_options(spark, registry.url, cluster_a, topic(cluster_a))
         _debezium_round_trip(spark, registry.url)
         _json_schema_round_trip(spark, registry.url)
         _ids_in_headers(spark, registry.url)
@@ -239,6 +242,37 @@ def test_avro_confluent_on_the_workers(spark: SparkSession) -> None:
     with pytest.raises(PythonException, match=r"Schema registry http://\*\*\*@127\.0\.0\.1:1, asked for") as caught:
         messages.select(AVRO_CONFLUENT.decode(F.col("v"), schema, elsewhere)).collect()
     assert "hunter2" not in str(caught.value)
+
+
+def _by_options(spark: SparkSession, url: str, broker: KafkaBroker, topic: str) -> None:
+    """`value.format` reads the fields of the subject's latest schema, that of the topic by default; ids in headers, too."""
+    rows = {
+        "avro-confluent": ("id BIGINT NOT NULL, name STRING", {"id": 1, "name": "x"}),
+        "json-schema-confluent": ("id BIGINT, name STRING", {"id": 2, "name": "y"}),
+        "debezium-avro-confluent": ("id BIGINT, name STRING", {"id": 3, "name": "z", "row_kind": "-D"}),
+    }
+    found = {}
+    for name, (columns, row) in rows.items():
+        options = {f"{name}.url": url, f"{name}.subject": f"{topic}-{name}"}
+        encoded = spark.createDataFrame([(row,)], StructType([StructField("r", _with_kind(columns, row))]))
+        message = bytes(encoded.select(to_kafka("r", name, columns, options)).collect()[0][0])
+        header = [("__value_schema_id", message[:5])] if name == "avro-confluent" else None
+        produce(broker.bootstrap_servers, topic, [(name, message[5:] if header else message)], headers=header)
+        reader = spark.read.format("dynamic-kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        reader = reader.option("subscribe", topic).option("value.format", name).option("format.on-error", "skip")
+        reader = reader.options(**{f"value.{option}": text for option, text in options.items()})
+        if name == "avro-confluent":
+            reader = reader.option("value.avro-confluent.schema-id-location", "header-or-prefix")
+        read = reader.load().where(f"key = CAST('{name}' AS BINARY)")
+        found[name] = read.select("value").collect()[0][0]
+    assert tuple(found["avro-confluent"]) == (1, "x")
+    assert tuple(found["json-schema-confluent"]) == (2, "y")
+    ((kind, deleted, _),) = found["debezium-avro-confluent"]
+    assert (kind, tuple(deleted)) == ("-D", (3, "z"))
+
+
+def _with_kind(columns: str, row: Mapping[str, object]) -> StructType:
+    return ddl(f"{columns}, row_kind STRING" if "row_kind" in row else columns)
 
 
 def _debezium_round_trip(spark: SparkSession, url: str) -> None:

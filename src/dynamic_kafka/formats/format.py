@@ -111,6 +111,7 @@ class Format:
         decode: Takes a binary column, a schema and options. Returns a struct of the schema's fields and `ERROR`; a changelog
             format returns `struct<rows, metadata, __error>`. The struct is null for a null message (unless the format
             defines something else), and for a message that is skipped because of the format's options.
+        decoder: Returns what decodes messages in the task that reads them, with the same result as `decode`.
         encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
             schema and options. Returns a binary column; null means a null message.
         encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
@@ -126,8 +127,6 @@ class Format:
         native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`); None if it cannot
             decode them. `schema` has the columns if their types are not those of the given schema, and `decoder` has
             options that `decoder` gets beside those of the user.
-        decoder: Returns what decodes messages in the worker that reads them. A format that is a function over Arrow batches
-            has it: Spark would call that function for all messages, also for those that the native kernel has decoded.
         native_encode: Returns what the native kernel is told to encode rows (`native/encode/src/spec.rs`), without the
             columns; None if it cannot encode them.
     """
@@ -136,6 +135,7 @@ class Format:
     options: tuple[Option[Any], ...]
     decode: Callable[[Column, StructType, FormatOptions], Column]
     encode: Callable[[Column, StructType, FormatOptions], Column]
+    decoder: Callable[[StructType, FormatOptions], Decoder] = field(kw_only=True)
     check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
@@ -143,6 +143,5 @@ class Format:
     registry: str | None = None
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
-    decoder: Callable[[StructType, FormatOptions], Decoder] | None = None
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,9 +42,6 @@ from dynamic_kafka.native import can_decode
 from dynamic_kafka.options import option_names
 from dynamic_kafka.spark.columns import COLUMN_TYPES, VALUE_ROW
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of, send
-
-if TYPE_CHECKING:
-    from dynamic_kafka.formats import Decoder
 
 __all__ = ["MESSAGE_OPTIONS", "MessageFormats", "Messages", "message_formats", "value_field"]
 
@@ -121,10 +118,6 @@ class MessageFormats:
             if name == "value" and not ("key" in self.encodings and self.on_error == "dead-letter"):
                 wanted = _metadata(type_).names if form.changelog else ()
                 value_row = value_field(form, columns, encoding.options, wanted=wanted)
-            if value_row is None and form.decoder is None:
-                raise InvalidOptionError(
-                    f"{name}.format", form.name, "another format here: read a SQL table, or use from_kafka on the bytes"
-                )
             parts.append(_Part(name, form.name, encoding.options, columns, type_, value_row))
         return Messages(tuple(schema.names), tuple(parts), self.on_error, self.letters)
 
@@ -295,9 +288,7 @@ class _Part:
         """Return what takes messages, and returns what the format's decoder makes of them."""
         if self.value_row is not None:
             return lambda batch: batch[VALUE_ROW]
-        make = format_named(self.form).decoder
-        assert make is not None
-        decoder: Decoder = make(self.columns, self.options)
+        decoder = format_named(self.form).decoder(self.columns, self.options)
         if not in_headers(self.form, self.options):
             return lambda batch: decoder.rows(batch[self.name])
         return lambda batch: decoder.rows(batch[self.name], header_values(batch["headers"], self.name))

@@ -39,9 +39,7 @@ def decoding_of(column: StructField) -> Decoding:
     row: Any = column.dataType
     used = frozenset((row[ROWS].dataType.elementType["row"].dataType if form.changelog else row).names)
     columns = [field if field.name in used else unused(field) for field in arrow_type(schema)]
-    make = form.decoder
-    assert make is not None
-    look_up = make(schema, json.loads(column.metadata["options"])).schemas
+    look_up = form.decoder(schema, json.loads(column.metadata["options"])).schemas
     return Decoding(pa.schema(columns), json.dumps(spec), look_up)
 
 

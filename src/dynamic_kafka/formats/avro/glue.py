@@ -25,7 +25,7 @@ from dynamic_kafka.formats.arrow import arrow_type, decoded
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
 
@@ -75,12 +75,16 @@ def _glue(options: FormatOptions) -> _Glue:
 
 
 def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+    return decoded(_decoder(schema, options).rows, schema, column)
+
+
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     glue, text, target = _glue(options), _text(schema, options), arrow_type(schema)
 
     def from_avro_glue(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, glue, text, target)
 
-    return decoded(from_avro_glue, schema, column)
+    return Decoder(from_avro_glue)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -224,5 +228,5 @@ def _client(glue: _Glue) -> Any:
         ) from None
 
 
-AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decode, _encode, _check)
+AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decode, _encode, _check, decoder=_decoder)
 """The format of Flink's AWS connectors for Avro with Glue's schema registry."""

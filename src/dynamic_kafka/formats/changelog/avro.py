@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
+from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
-from dynamic_kafka.formats.changelog.format import changes, message_of_rows
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.changelog.format import message_of_rows
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -40,18 +41,18 @@ _SCHEMA = f"{_NAME}.schema"
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _changes((value,), schema, options)
+    return _decode_with_ids(value, None, schema, options)
 
 
-def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _changes((value, ids), schema, options)
+def _decode_with_ids(value: Column, ids: Column | None, schema: StructType, options: FormatOptions) -> Column:
+    columns = (value,) if ids is None else (value, ids)
+    return records.decode(_decoder(schema, options), schema, *columns)
 
 
-def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     message = DEBEZIUM_RECORD.schema(schema)
     settings = schema_registry_settings.settings(_NAME, options)
-    decoder = batch_decoder(settings, reader_text(schema, options), arrow_type(message))
-    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns))
+    return records.decoder(batch_decoder(settings, reader_text(schema, options), arrow_type(message)))
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
@@ -132,6 +133,7 @@ DEBEZIUM_AVRO_CONFLUENT = Format(
     _encode,
     _check,
     changelog=True,
+    decoder=_decoder,
     decode_with_ids=_decode_with_ids,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from dynamic_kafka.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from dynamic_kafka.formats.expressions import nullable
+from dynamic_kafka.formats.format import METADATA, ROW_KIND, ROWS
 
 __all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope", "no_envelope"]
-
-# Spark counts microseconds in 64 bits; a time beyond them is null.
-_MAX_SECONDS = (2**63 - 1) // 1_000_000
 
 
 @dataclass(frozen=True)
@@ -44,27 +49,6 @@ class Metadata:
     field_type: DataType
     key: str | None = None
     form: Literal["value", "seconds", "milliseconds", "utc"] = "value"
-
-    def get(self, field: Column) -> Column:
-        """Return the metadata from the field."""
-        value = field if self.key is None else field[self.key]
-        match self.form:
-            case "value":
-                return value
-            case "seconds":
-                return _time(value, 1)
-            case "milliseconds":
-                return _time(value, 1000)
-            case "utc":  # without an offset, as in Flink
-                return F.concat(value, F.lit("Z")).try_cast(TimestampType())
-
-
-def _time(count: Column, per_second: int) -> Column:
-    """Convert the text of a count of units since 1970 to a time; null if it is not a count."""
-    limit = _MAX_SECONDS * per_second
-    to_timestamp = F.timestamp_seconds if per_second == 1 else F.timestamp_millis
-    number = count.try_cast(LongType())
-    return F.when(number.between(-limit, limit), to_timestamp(number))
 
 
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())
@@ -156,6 +140,12 @@ class Envelope:
         for name, field_type in {m.field: m.field_type for m in self.metadata.values()}.items():
             found.add(name, field_type)
         return found
+
+    def rows_and_metadata(self, row: StructType) -> StructType:
+        """Return the type of decoded messages about rows of the type `row`, without `ERROR`."""
+        change = StructType().add(ROW_KIND, StringType()).add("row", nullable(row))
+        metadata = StructType([StructField(name, found.type) for name, found in self.metadata.items()])
+        return StructType().add(ROWS, ArrayType(change)).add(METADATA, metadata)
 
     def written(self, row: DataType) -> StructType:
         """Return the schema of a message that is written about rows of the type `row`."""

@@ -25,22 +25,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import StringType, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.arrow import decoded
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
-from dynamic_kafka.formats.expressions import either, has, let, nullable, with_error
+from dynamic_kafka.formats.expressions import either, has, with_error
 from dynamic_kafka.formats.format import (
-    DELETE,
     DELETES,
-    ERROR,
     INSERT,
-    METADATA,
     ROW_KIND,
-    ROWS,
     UPDATE_AFTER,
-    UPDATE_BEFORE,
     Decoder,
     Format,
     FormatOptions,
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-__all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON", "changes", "message_of_rows"]
+__all__ = ["CANAL_JSON", "DEBEZIUM_JSON", "MAXWELL_JSON", "OGG_JSON", "message_of_rows"]
 
 _SCHEMA_INCLUDE = Option(
     "debezium-json.schema-include",
@@ -77,21 +72,13 @@ _SHARED_OPTIONS = (
 
 
 def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
-    found = StructType(_rows_and_metadata(envelope, as_numbers(schema)).fields)
+    found = envelope.rows_and_metadata(as_numbers(schema))
     result = decoded(_decoder(name, envelope, schema, options).rows, found, value)
     patterns = {f: pattern for f, pattern in _included(name, options).items() if not _is_word(pattern)}
     text = value.cast(StringType())
     others = (~F.get_json_object(text, f"$.{f}").rlike(rf"\A(?:{pattern})\z") for f, pattern in patterns.items())
-    rows = as_intervals(result, with_error(_rows_and_metadata(envelope, schema)))
+    rows = as_intervals(result, with_error(envelope.rows_and_metadata(schema)))
     return F.when(F.coalesce(either(others), F.lit(False)), None).otherwise(rows) if patterns else rows
-
-
-def _rows_and_metadata(envelope: Envelope, schema: StructType) -> StructType:
-    change = StructType().add(ROW_KIND, StringType()).add("row", nullable(schema))
-    metadata = StructType()
-    for key, meta in envelope.metadata.items():
-        metadata.add(key, meta.type)
-    return StructType().add(ROWS, ArrayType(change)).add(METADATA, metadata)
 
 
 def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
@@ -174,67 +161,6 @@ def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOp
     if not is_native(schema) or _has_semantic_types(schema, options):
         return None
     return _spec(name, envelope, options) if all(map(_is_word, _included(name, options).values())) else None
-
-
-# --- reading records, which are decoded already ---
-
-
-def changes(envelope: Envelope, value: Column, message: Column) -> Column:
-    """Return what `Format.decode` of a changelog format returns, for messages with whole rows.
-
-    Args:
-        envelope: The tool's envelope.
-        value: The messages, binary.
-        message: The decoded messages: a struct of the envelope's schema and `ERROR`.
-    """
-
-    def read(message: Column) -> Column:
-        kind = message[envelope.kind]
-        no_kind = f'It does not have the field "{envelope.kind}" of {envelope.tool}\'s messages about rows'
-        old, new = (message[image] for image in envelope.images)
-        error = F.coalesce(
-            message[ERROR],
-            F.when(kind.isNull(), F.lit(no_kind)),
-            _wrong_kind(envelope, kind),
-            _wrong_rows(envelope, kind, old, new),
-        )
-        metadata = [meta.get(message[meta.field]).alias(key) for key, meta in envelope.metadata.items()]
-        rows = F.when(error.isNull(), _rows(envelope, kind, old, new))
-        found = F.struct(rows.alias(ROWS), F.struct(*metadata).alias(METADATA), error.alias(ERROR))
-        return F.when(message.isNotNull(), found)
-
-    return F.when(F.length(value) > 0, let(message, read))  # a null or empty message is a tombstone: no row
-
-
-def _wrong_kind(envelope: Envelope, kind: Column) -> Column:
-    known = (*envelope.inserts, envelope.update, envelope.delete)
-    advice = F.lit(f", which is not about a row; exclude such messages in {envelope.tool} or with 'format.on-error'")
-    for word, hint in envelope.hints.items():
-        advice = F.when(kind == word, f": {hint}").otherwise(advice)
-    return F.when(~kind.isin(*known), F.concat(F.lit(f'Unknown "{envelope.kind}" value "'), kind, F.lit('"'), advice))
-
-
-def _wrong_rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> Column:
-    old_name, new_name = envelope.images
-    inserts, updates, deletes = kind.isin(*envelope.inserts), kind == envelope.update, kind == envelope.delete
-    return (
-        F.when(
-            updates & old.isNull(), F.lit(f'The "{old_name}" field of UPDATE message is null; {envelope.whole_rows}')
-        )
-        .when(deletes & old.isNull(), F.lit(f'The "{old_name}" field of DELETE message is null; {envelope.whole_rows}'))
-        .when((inserts | updates) & new.isNull(), F.lit(f'Its "{new_name}" is null'))
-    )
-
-
-def _rows(envelope: Envelope, kind: Column, old: Column, new: Column) -> Column:
-    """Return the rows of a message without errors."""
-    inserted, deleted = F.array(_row(INSERT, new)), F.array(_row(DELETE, old))
-    updated = F.array(_row(UPDATE_BEFORE, old), _row(UPDATE_AFTER, new))
-    return F.when(kind.isin(*envelope.inserts), inserted).when(kind == envelope.update, updated).otherwise(deleted)
-
-
-def _row(row_kind: str, row: Column) -> Column:
-    return F.struct(F.lit(row_kind).alias(ROW_KIND), row.alias("row"))
 
 
 # --- writing ---

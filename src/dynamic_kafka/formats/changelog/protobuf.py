@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
-from dynamic_kafka.formats.changelog.format import changes, message_of_rows
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.changelog.format import message_of_rows
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.confluent import (
     batch_decoder,
@@ -47,17 +48,17 @@ _ENVELOPE = "Envelope"
 
 
 def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _changes((value,), schema, options)
+    return _decode_with_ids(value, None, schema, options)
 
 
-def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _changes((value, ids), schema, options)
+def _decode_with_ids(value: Column, ids: Column | None, schema: StructType, options: FormatOptions) -> Column:
+    columns = (value,) if ids is None else (value, ids)
+    return records.decode(_decoder(schema, options), schema, *columns)
 
 
-def _changes(columns: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     message = DEBEZIUM_RECORD.schema(schema).toNullable()
-    decoder = batch_decoder(schema_registry_settings.settings(_NAME, options), message)
-    return changes(DEBEZIUM_RECORD, columns[0], decoded(decoder.rows, message, *columns))
+    return records.decoder(batch_decoder(schema_registry_settings.settings(_NAME, options), message))
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
@@ -109,6 +110,7 @@ DEBEZIUM_PROTOBUF_CONFLUENT = Format(
     _encode,
     _check,
     changelog=True,
+    decoder=_decoder,
     decode_with_ids=_decode_with_ids,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=_SUBJECT,

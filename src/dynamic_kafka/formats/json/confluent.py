@@ -25,7 +25,7 @@ from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import decoded, evaluated
 from dynamic_kafka.formats.expressions import has, nullable, with_error
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers
 from dynamic_kafka.formats.json.schemas import columns_of, schema_text
@@ -65,10 +65,14 @@ def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: Fo
 
 def _rows(messages_and_ids: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
     """Return the rows of messages, which are the first column; the second one has the headers with ids, if there is one."""
+    rows = decoded(_decoder(schema, options).rows, nullable(as_numbers(schema)), *messages_and_ids)
+    return as_intervals(rows, with_error(schema))
+
+
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     settings = schema_registry_settings.settings(_NAME, options)
     columns = (schema if has(schema, SEMANTIC_COLUMNS) else StructType()).json()
     json_options = _json_options(options)
-    assert JSON.decoder is not None
     rows, ignore_errors = JSON.decoder(schema, json_options).rows, IGNORE_PARSE_ERRORS.of(json_options)
 
     def from_bytes(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
@@ -76,7 +80,7 @@ def _rows(messages_and_ids: tuple[Column, ...], schema: StructType, options: For
         errors = {} if ignore_errors else {n: error for n, (_, error) in enumerate(found) if error is not None}
         return rows(pa.array([body for body, _ in found], pa.binary()), errors)
 
-    return as_intervals(decoded(from_bytes, nullable(as_numbers(schema)), *messages_and_ids), with_error(schema))
+    return Decoder(from_bytes)
 
 
 def _bodies(
@@ -208,6 +212,7 @@ JSON_SCHEMA_CONFLUENT = Format(
     _encode,
     _check,
     decode_with_ids=_decode_with_ids,
+    decoder=_decoder,
     registry=_SUBJECT,
     columns=_columns,
 )
