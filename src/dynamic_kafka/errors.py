@@ -98,21 +98,21 @@ class UnknownOptionError(ConfigurationError):
     """Raised when an option does not exist; suggests the most similar name.
 
     Args:
-        option: The option as the user spelled it.
+        option: The option as the user spelled it; of a property, the name without its prefix.
         known: All options that exist, in the spelling to suggest.
         what: The kind of option, for the message.
+        meant: What to do, if that is known, as it reads after the name.
 
     Attributes:
         suggestion: The most similar name that exists; None if none is similar.
     """
 
-    def __init__(self, option: str, known: Iterable[str], *, what: str = "option") -> None:
+    def __init__(self, option: str, known: Iterable[str], *, what: str = "option", meant: str = "") -> None:
         names = list(known)
-        super().__init__(
-            f"Unknown {what} '{option}'{suggestion(option, names) or '; see docs/options.md and docs/sql.md'}"
-        )
-        self.option = option
-        self.suggestion = nearest(option, names)
+        help_ = f"; {meant}" if meant else suggestion(option, names) or "; see docs/options.md and docs/sql.md"
+        super().__init__(f"Unknown {what} '{option}'{help_}")
+        self.option, self.what = option, what
+        self.suggestion = None if meant else nearest(option, names)
 
 
 class InvalidOptionError(ConfigurationError):

@@ -101,7 +101,7 @@ def _regex(value: str) -> re.Pattern[str]:
 boolean = Parser(_boolean, "true or false", ("true", "false"))
 """True or false, in any case."""
 
-regex = Parser(_regex, "a regular expression")
+regex = Parser(_regex, "a regular expression, such as orders-.*")
 """A regular expression in Python's syntax."""
 
 

@@ -6,6 +6,7 @@ Options that are not one field of the settings are declared here, next to the fu
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dynamic_kafka.initializer import (
 )
 from dynamic_kafka.kafka.config.properties import check_mechanism, reject_owned, to_librdkafka, whole_number
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, document_rules, one_cluster, service_of
+from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.settings import METRICS_OPTIONS, metrics_settings
@@ -43,6 +45,8 @@ from dynamic_kafka.source.document.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SOURCE_OPTIONS", "SourceObjects", "configure_source"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,13 @@ def configure_source(options: Mapping[str, str], objects: SourceObjects | None =
         commit = any(name.lower() == "properties.group.id" for name in options)
     cluster_limits, default_limit = parsed[_MAX_PER_CLUSTER] or ({}, None)
     service, subscriber, pattern, partitions = _subscription(parsed, objects, properties)
+    if pattern is not None and re.fullmatch(r"[\w-]+\*", pattern.pattern):  # as in a shell
+        _log.warning(
+            "The pattern '%s' is a regular expression: its * repeats the character before it. For all topics that begin so, "
+            "write '%s.*'",
+            pattern.pattern,
+            pattern.pattern.removesuffix("*"),
+        )
     direct = bool(parsed.given(_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS))
     api_timeout_ms = whole_number(properties, "default.api.timeout.ms", SourceSettings.unavailable_after_ms)
     settings = SourceSettings(
@@ -190,9 +201,21 @@ def _non_negative(value: Any) -> int:
     return value
 
 
+_names = name_list("")
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    names = _names(value)
+    if not all(map(TOPIC_NAME.fullmatch, names)):
+        raise ValueError
+    return names
+
+
 _TOPIC = Option(
     "topic",
-    name_list("topic names separated by ';'"),
+    Parser(
+        _topics, "topic names separated by ';' or ','; a regular expression is for topic-pattern (subscribePattern)"
+    ),
     doc="The topics of one cluster, separated by `;` or `,`.",
     aliases=("subscribe",),
 )

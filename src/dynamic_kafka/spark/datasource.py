@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
 from dynamic_kafka.spark.columns import (
@@ -141,6 +141,10 @@ class DynamicKafkaDataSource(DataSource):
                 "latest",
                 "another start: a batch query reads up to the latest offset, so it would read nothing",
             )
+        if settings.limited or settings.min_offsets_per_trigger is not None:
+            _log.warning(
+                "A batch query reads everything at once: maxOffsetsPerTrigger and the other limits have no effect"
+            )
         from dynamic_kafka.spark.pushed_filters import is_asked_for_filters
 
         kind = FilteredReader if is_asked_for_filters() else DynamicKafkaReader
@@ -192,11 +196,10 @@ class DynamicKafkaDataSource(DataSource):
         import pyarrow as pa
 
         from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.sink.configure import configure_sink
         from dynamic_kafka.sink.encoding import ENCODER
         from dynamic_kafka.sink.records import COLUMNS, check_schema
 
-        settings = configure_sink(self.options, self.sink_objects)
+        settings = self._configured_sink()
         specs = {f.name: f.metadata[ENCODER] for f in schema.fields if ENCODER in f.metadata}
 
         def sent(field: StructField) -> pa.DataType:
@@ -207,31 +210,39 @@ class DynamicKafkaDataSource(DataSource):
         check_schema(pa.schema([(field.name, sent(field)) for field in schema.fields]), settings)
         return settings, specs
 
+    def _configured_sink(self) -> SinkSettings:
+        from dynamic_kafka.sink.configure import configure_sink
+
+        try:
+            return configure_sink(self.options, self.sink_objects)
+        except UnknownOptionError as error:
+            from dynamic_kafka.spark.mistakes import in_writer
+
+            raise in_writer(error) from None
+
     def _check(self) -> None:
         """Raise for invalid options. Spark does not say whether the object is for reading or writing: one has to fit."""
         try:
             self._settings()
         except ConfigurationError as source_error:
-            from dynamic_kafka.options import option_names
-            from dynamic_kafka.sink.configure import SINK_OPTIONS, configure_sink
-            from dynamic_kafka.source.configure import SOURCE_OPTIONS
-
             try:
-                configure_sink(self.options, self.sink_objects)
+                self._configured_sink()
             except ConfigurationError as sink_error:
-                of_source = {name.lower() for name in option_names(SOURCE_OPTIONS)}
-                only_sinks = {name.lower() for name in option_names(SINK_OPTIONS)} - of_source
-                named = {name.lower() for name in self.options}
-                if only_sinks & named or any(name.startswith("sink.") for name in named):
-                    raise sink_error from None
-                raise source_error from None
+                from dynamic_kafka.spark.mistakes import neither
+
+                raise neither(self.options, source_error, sink_error) from None
 
     def _settings(self) -> SourceSettings:
         """Return the settings of a source. They are pickled with this object, so the options are parsed once."""
         if self._source is None:
             from dynamic_kafka.source.configure import configure_source
 
-            self._source = configure_source(self._source_options, self.source_objects)
+            try:
+                self._source = configure_source(self._source_options, self.source_objects)
+            except UnknownOptionError as error:
+                from dynamic_kafka.spark.mistakes import in_reader
+
+                raise in_reader(error) from None
         return self._source
 
 

@@ -16,7 +16,7 @@ from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connect import is_connect, query_id
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
 from dynamic_kafka.sql.definition import qualified
-from dynamic_kafka.sql.result import start
+from dynamic_kafka.sql.result import note_tasks_of_state, start
 from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
@@ -73,6 +73,7 @@ class Jobs:
                 _check_never_a_stream(rows, table, config, name)
             _write(rows, table)
             return None
+        note_tasks_of_state(rows)
         running = _start(rows, table, config, name, final=final)
         self._jobs[name] = query, own, running
         return running

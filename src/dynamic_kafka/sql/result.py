@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import queue
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["TableResult", "follow", "start"]
+__all__ = ["TableResult", "follow", "note_tasks_of_state", "start"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _DEADLINE_S = 0.5
 _LOOK_S = 0.2  # between two checks of running queries
+_PARTITIONS, _SPARKS_DEFAULT = "spark.sql.shuffle.partitions", "200"
+# In Spark's plans ~ is before what streams. A join has state if both of its sides do.
+_WITH_STATE = re.compile(r"~(Aggregate|Deduplicate|Distinct)|~Join.*~StreamingRelation.*~StreamingRelation", re.DOTALL)
 
 
 class TableResult:
@@ -102,6 +110,30 @@ class TableResult:
                 _line(values)
 
 
+def note_tasks_of_state(stream: DataFrame) -> None:
+    """Log what to set if a stream with state is about to start with Spark's 200 tasks in a micro-batch on one machine."""
+    spark = stream.sparkSession
+    if is_connect(spark) or not str(spark.sparkContext.master).startswith("local"):
+        return
+    if spark.conf.get(_PARTITIONS) == _SPARKS_DEFAULT and _WITH_STATE.search(_plan(stream)):
+        _say_once(spark.sparkContext.defaultParallelism)
+
+
+def _plan(stream: DataFrame) -> str:
+    rows: Any = stream
+    plan: str = rows._jdf.queryExecution().analyzed().toString()
+    return plan
+
+
+@functools.cache
+def _say_once(cores: int) -> None:
+    _log.warning(
+        "Each micro-batch of this query has %s tasks with state, because %s has its default, so answers come late. On one "
+        "machine, set it before the query first starts: spark.conf.set('%s', '%d'). Its checkpoint then keeps the number",
+        *(_SPARKS_DEFAULT, _PARTITIONS, _PARTITIONS, cores),
+    )
+
+
 def start(writer: DataStreamWriter, modes: Sequence[str]) -> StreamingQuery:
     """Start a query in the first output mode that it supports; see `start_in_mode`."""
     return start_in_mode(writer, modes)[1]
@@ -150,6 +182,7 @@ def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterab
                 except queue.Full:
                     continue
 
+    note_tasks_of_state(stream)
     mode, running = start_in_mode(stream.writeStream.foreachBatch(put), [*rows_of])
     try:
         while True:

@@ -28,6 +28,7 @@ GROUP = "dynamic-kafka sql"
 """The job group that Ctrl-C cancels; a running INSERT has another one."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_LOG = Path(__file__).with_name("log4j2.properties")
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
 _CONNECT_S = 20.0
@@ -89,6 +90,10 @@ def start_environment(
     if not debug:
         start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
     session = builder.getOrCreate()
+    context = session.sparkContext
+    if str(context.master).startswith("local") and not context.getConf().contains(_PARTITIONS):
+        # Spark's default is 200 tasks for each aggregation and join of a micro-batch. A user's --conf is in getConf.
+        session.conf.set(_PARTITIONS, str(context.defaultParallelism))
     if not debug:
         session.sparkContext.setLogLevel("OFF")
     if not debug and (server := getattr(session.sparkContext, "_accumulatorServer", None)) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -57,6 +58,9 @@ _PINNED: dict[Role, dict[str, str]] = {
 }
 
 _JAAS = "sasl.jaas.config"
+_SERVER = re.compile(
+    r"(?:(?:plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(?:\[[0-9a-f:.%\w]+\](?::\d+)?|[^\s\[\]'\"{};/]+)", re.I
+)
 # Files that librdkafka and Python's TLS open themselves.
 _READ_FOR_TLS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location")
 _READ_FOR_TOKENS = (
@@ -270,6 +274,23 @@ def _offset_reset(key: str, value: str) -> str:
     return "error" if value.lower() == "none" else value
 
 
+def _servers(key: str, value: str) -> str:
+    # librdkafka would look for a broker of such a name, and say only that no broker answers.
+    servers = [server.strip() for server in value.split(",")]
+    if not all(_SERVER.fullmatch(server) for server in servers if server):
+        raise InvalidOptionError(key, value, "host:port, with ',' between several")
+    return value
+
+
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def check(key: str, value: str) -> str:
+        if value.strip().lower() not in words:
+            raise InvalidOptionError(key, value, f"one of {', '.join(words)}")
+        return value
+
+    return check
+
+
 def _assignors(_key: str, value: str) -> str | None:
     # A class concerns groups that share partitions among consumers; here partitions are always assigned.
     return None if "." in value else value
@@ -295,6 +316,9 @@ _CHECKS: dict[str, Callable[[str, str], None]] = {
     "ssl.protocol": tls.check_protocol,
 }
 _VALUES: dict[str, Callable[[str, str], str | None]] = {
+    **dict.fromkeys(ADDRESSES, _servers),
+    "security.protocol": _one_of("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+    "isolation.level": _one_of("read_uncommitted", "read_committed"),
     "sasl.mechanism": _known_mechanism,
     "sasl.mechanisms": _known_mechanism,
     "ssl.endpoint.identification.algorithm": lambda _key, value: value.strip().lower() or "none",

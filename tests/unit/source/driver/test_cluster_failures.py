@@ -217,7 +217,7 @@ def start(clusters: Mapping[str, Cluster]) -> Iterator[Callable[..., Query]]:
 
 WRONG = [
     ({"security.protocl": "SASL_SSL"}, "Unknown Kafka property 'security.protocl'; did you mean 'security.protocol'"),
-    ({"security.protocol": "TLS"}, '"TLS" for configuration property "security.protocol"'),
+    ({"security.protocol": "TLS"}, "'security.protocol' has the value 'TLS'"),
     ({"ssl.key.password": "${env:NOT_SET_HERE}"}, r"'ssl.key.password' refers to \$\{env:NOT_SET_HERE\}"),
     (
         {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere.jks"},
