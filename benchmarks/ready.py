@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from dynamic_kafka.rows import arrow_schema
 from dynamic_kafka.source.executor.fetcher import BATCH_BYTES, BATCH_RECORDS
-from dynamic_kafka.spark.datasource import COLUMN_TYPES
+from dynamic_kafka.spark.columns import COLUMN_TYPES
 
 __all__ = ["ReadyBatches"]
 

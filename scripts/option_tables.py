@@ -1,4 +1,4 @@
-"""Writes tables into README.md, docs/sql.md and docs/metrics.md, between their markers; `--check` says if they are old."""
+"""Writes the tables of docs/options.md, docs/sql.md and docs/metrics.md; `--check` says if they are old."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dynamic_kafka.observe.settings import METRICS_OPTIONS
 from dynamic_kafka.options import markdown_table
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
+from dynamic_kafka.spark.message_formats import MESSAGE_OPTIONS
 from dynamic_kafka.sql.config import SETTINGS
 from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
 from dynamic_kafka.sql.options import SQL_OPTIONS, SQL_PREFIXES
@@ -26,8 +27,9 @@ def documents() -> dict[Path, Mapping[str, str]]:
     """Return the tables of each document, by the marker around them."""
     after = SOURCE_OPTIONS.index(METADATA_SERVICE) + 1
     return {
-        ROOT / "README.md": {
+        ROOT / "docs" / "options.md": {
             "options": markdown_table((*SOURCE_OPTIONS[:after], *SERVICE_OPTIONS, *SOURCE_OPTIONS[after:])),
+            "messages": markdown_table(MESSAGE_OPTIONS, SQL_PREFIXES),
             "sink-options": markdown_table(SINK_OPTIONS),
         },
         ROOT / "docs" / "sql.md": {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     # For type checkers, to which `X as X` exports the name. At run time `__getattr__` finds the same names by `_HOMES`.
     from pyspark.sql import SparkSession
 
+    from dynamic_kafka.arrow import read_arrow as read_arrow
     from dynamic_kafka.builders import ArrowSerializer as ArrowSerializer
     from dynamic_kafka.builders import DeliveryGuarantee as DeliveryGuarantee
     from dynamic_kafka.builders import DynamicKafkaSource as DynamicKafkaSource
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "arrow": ("read_arrow",),
     "builders": (
         "ArrowSerializer",
         "DeliveryGuarantee",

@@ -108,7 +108,9 @@ class UnknownOptionError(ConfigurationError):
 
     def __init__(self, option: str, known: Iterable[str], *, what: str = "option") -> None:
         names = list(known)
-        super().__init__(f"Unknown {what} '{option}'{suggestion(option, names) or '; see the tables in the README'}")
+        super().__init__(
+            f"Unknown {what} '{option}'{suggestion(option, names) or '; see docs/options.md and docs/sql.md'}"
+        )
         self.option = option
         self.suggestion = nearest(option, names)
 

@@ -18,6 +18,7 @@ from dynamic_kafka.formats.expressions import has, let
 from dynamic_kafka.formats.on_error import row_or_error
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
 from dynamic_kafka.formats.schema_ids import refuse_headers
+from dynamic_kafka.options import texts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -53,7 +54,7 @@ def from_kafka(
     Example:
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
     """
-    given = _texts(options)
+    given = texts(options or {})
     policy = given.pop(ON_ERROR.key, ON_ERROR.default)
     if policy not in ("fail", "skip"):
         raise InvalidOptionError(ON_ERROR.key, policy, "fail or skip (dead-letter is for SQL tables)")
@@ -105,7 +106,7 @@ def to_kafka(
     Example:
         >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
     """
-    used, parsed, fields = _format(format, _texts(options), schema)
+    used, parsed, fields = _format(format, texts(options or {}), schema)
     column = F.col(row) if isinstance(row, str) else row
     names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
     return used.encode(_by_name(column, StructType(names)), fields, parsed)
@@ -123,13 +124,6 @@ def _by_name(column: Column, type_: DataType) -> Column:
             return F.transform_values(column, lambda _, x: _by_name(x, element))
         case _:
             return column.cast(type_)
-
-
-def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Return options as texts; True becomes `true`, as in Spark's `option`."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()
-    }
 
 
 def _struct(schema: StructType | str) -> StructType:

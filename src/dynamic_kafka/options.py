@@ -44,6 +44,7 @@ __all__ = [
     "parse_options",
     "regex",
     "text",
+    "texts",
     "user_object",
 ]
 
@@ -343,6 +344,11 @@ def parse_options(options: Mapping[str, str], table: Iterable[Option[Any]]) -> P
         spelling[declared.key] = shown
         values[declared.key] = declared.parse(value, shown)
     return ParsedOptions(values, {k: value for k, (_, value) in properties.items()}, service_options, spelling)
+
+
+def texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Return options as texts; True becomes `true`, as in Spark's `option`."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
 def markdown_table(

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dynamic_kafka.native import can_decode
-from dynamic_kafka.sql import TableEnvironment, scan
+from dynamic_kafka.spark import message_formats
+from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.table import table_of
 from dynamic_kafka.testing import KafkaBroker
 
@@ -56,7 +57,7 @@ def on(broker: KafkaBroker, topic: str, **formats: str) -> dict[str, str]:
 def each_decoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Who decodes the values of tables until the next one: "spark", because the kernel decodes none, and then "native"."""
     for decoder, can in (("spark", lambda *_: False), ("native", can_decode)):
-        monkeypatch.setattr(scan, "can_decode", can)
+        monkeypatch.setattr(message_formats, "can_decode", can)
         yield decoder
 
 

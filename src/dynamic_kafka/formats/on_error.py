@@ -15,7 +15,9 @@ Rules for tables:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -26,10 +28,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from dynamic_kafka.formats.expressions import once
 from dynamic_kafka.formats.format import ERROR
 
-__all__ = ["COORDINATES", "Part", "apply_error_policy", "reason", "row_or_error"]
+__all__ = ["COORDINATES", "ON_ERROR_ADVICE", "Part", "apply_error_policy", "reason", "reason_text", "row_or_error"]
 
 COORDINATES = ("cluster", "topic", "partition", "offset")
 """Columns of the source that say where a message comes from."""
+
+ON_ERROR_ADVICE = "Set 'format.on-error' to 'skip' or 'dead-letter' to continue without such messages"
 
 _SHOWN_BYTES = 48
 
@@ -111,9 +115,18 @@ def reason(subject: str, format_name: str, error: Column, message: Column) -> Co
     return F.concat(F.lit(f"{subject} cannot be read as {format_name}: "), error, F.lit("; it begins with "), shown)
 
 
+def reason_text(subject: str, format_name: str, error: str, message: bytes) -> str:
+    """Return the same as `reason`, where messages are read."""
+    beginning = message[:_SHOWN_BYTES]
+    shown = f"0x{beginning.hex().upper()}"
+    with suppress(UnicodeDecodeError):
+        message.decode()
+        # The last character may be cut. Control characters are escaped, quotes need no escape here.
+        shown = json.dumps(beginning.decode(errors="replace"), ensure_ascii=False).replace('\\"', '"')
+    return f"{subject} cannot be read as {format_name}: {error}; it begins with {shown}"
+
+
 def _located(why: Column, column: Callable[[str], Column]) -> Column:
     place = [F.lit("Cluster '"), column("cluster"), F.lit("', topic '"), column("topic"), F.lit("', partition ")]
     place += [column("partition").cast("string"), F.lit(", offset "), column("offset").cast("string"), F.lit(": ")]
-    return F.concat(
-        *place, why, F.lit(". Set 'format.on-error' to 'skip' or 'dead-letter' to continue without such messages")
-    )
+    return F.concat(*place, why, F.lit(f". {ON_ERROR_ADVICE}"))

@@ -6,9 +6,23 @@ from collections.abc import Iterable, Mapping
 
 from dynamic_kafka.errors import UnknownOptionError
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.options import Option, choice, option_names
+from dynamic_kafka.options import Option, choice, non_blank, option_names
 
-__all__ = ["ON_ERROR", "check_unknown", "format_options"]
+__all__ = [
+    "DEAD_LETTER_PROPERTIES",
+    "DEAD_LETTER_TOPIC",
+    "KEY_FORMAT",
+    "ON_ERROR",
+    "VALUE_FORMAT",
+    "check_unknown",
+    "format_options",
+    "only_topic",
+]
+
+VALUE_FORMAT = Option(
+    "value.format", non_blank("a format"), doc="The format of values. Its options then begin with `value.`."
+)
+KEY_FORMAT = Option("key.format", non_blank("a format"), doc="The format of keys. Its options begin with `key.`.")
 
 ON_ERROR = Option(
     "format.on-error",
@@ -17,6 +31,19 @@ ON_ERROR = Option(
     doc="What to do with a message that cannot be read: `fail` ends the query, `skip` counts the message and leaves it out, "
     "`dead-letter` writes it to another topic.",
 )
+
+DEAD_LETTER_TOPIC = Option(
+    "format.dead-letter.topic", non_blank("a topic"), doc="The topic for messages that cannot be read."
+)
+DEAD_LETTER_PROPERTIES = "format.dead-letter.properties."
+"""What the names of the properties of that topic's cluster begin with."""
+
+
+def only_topic(options: Mapping[str, str]) -> str | None:
+    """Return the topic that options name; None if there are several, or none."""
+    given = next((text for name, text in options.items() if name.lower() in ("topic", "subscribe")), "")
+    topics = [name for part in given.replace(",", ";").split(";") if (name := part.strip())]
+    return topics[0] if len(topics) == 1 else None
 
 
 def format_options(used: Format, prefix: str, rest: Mapping[str, str]) -> tuple[FormatOptions, set[str]]:

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import evaluated
 from dynamic_kafka.formats.expressions import check_names
-from dynamic_kafka.formats.format import ERROR, Format, FormatOptions
+from dynamic_kafka.formats.format import ERROR, Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, choice
 
 if TYPE_CHECKING:
@@ -114,8 +114,35 @@ def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column
         return _numbers(messages, dtype)
 
     number = evaluated(numbers, type_, value).alias(field.name)
-    problem = F.when(F.length(value) != size, f"it does not have the {size} bytes of the type {type_.simpleString()}")
+    problem = F.when(F.length(value) != size, _wrong_size(type_, size))
     return F.struct(number, _error(problem))
+
+
+def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+    """Return what does the same as `_decode` in a worker."""
+    (field,) = schema.fields
+    type_ = field.dataType
+    dtype = _dtype(type_, options) if type(type_) in _NUMBERS else None
+    charset = None if dtype or isinstance(type_, BinaryType) else _CHARSET.of(options)
+
+    def from_raw(messages: pa.Array) -> pa.Array:
+        errors = pa.nulls(len(messages), pa.string())
+        values = messages
+        if dtype is not None:
+            values = _numbers(messages, dtype)
+            wrong = pc.and_(messages.is_valid(), values.is_null())
+            errors = pc.if_else(wrong, pa.scalar(_wrong_size(type_, int(dtype[-1]))), errors)
+        elif charset == "utf-8":
+            values = messages.view(pa.string())  # Spark, too, takes bytes that are not UTF-8 as they are
+        elif charset is not None:
+            values = _texts(messages, charset)
+        return pa.StructArray.from_arrays([values, errors], [field.name, ERROR])
+
+    return Decoder(from_raw)
+
+
+def _wrong_size(type_: DataType, size: int) -> str:
+    return f"it does not have the {size} bytes of the type {type_.simpleString()}"
 
 
 def _error(problem: Column | None) -> Column:
@@ -182,12 +209,16 @@ def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
     """Convert from or to another charset than UTF-8: Spark knows few of them, and raises for malformed bytes."""
 
     def decode(messages: pa.Array) -> pa.Array:
-        return pa.array([None if m is None else _text(m, charset) for m in messages.to_pylist()], pa.string())
+        return _texts(messages, charset)
 
     def encode(texts: pa.Array) -> pa.Array:
         return pa.array([None if t is None else _bytes(t, charset) for t in texts.to_pylist()], pa.binary())
 
     return evaluated(decode, StringType(), column) if to_text else evaluated(encode, BinaryType(), column)
+
+
+def _texts(messages: pa.Array, charset: str) -> pa.Array:
+    return pa.array([None if m is None else _text(m, charset) for m in messages.to_pylist()], pa.string())
 
 
 # Without a byte order mark, Java reads these as big-endian, and Python in the byte order of the machine.
@@ -206,5 +237,5 @@ def _bytes(text_: str, charset: str) -> bytes:
     return text_.encode(charset, "replace")
 
 
-RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decode, _encode, _check)
+RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decode, _encode, _check, decoder=_decoder)
 """Flink's format `raw`."""

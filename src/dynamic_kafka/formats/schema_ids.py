@@ -19,6 +19,7 @@ from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.options import Option, choice
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
     from dynamic_kafka.formats.format import FormatOptions
@@ -27,6 +28,7 @@ __all__ = [
     "GUID_BYTES",
     "ID_BYTES",
     "SchemaId",
+    "header_values",
     "id_of_header",
     "in_headers",
     "location_option",
@@ -89,6 +91,20 @@ def schema_id_header(headers: Column, part: str) -> Column:
 
     named = F.filter(headers, lambda header: header["key"] == f"__{part}_schema_id")
     return F.try_element_at(named, F.lit(-1))["value"]
+
+
+def header_values(headers: pa.Array, part: str) -> pa.Array:
+    """Return the same as `schema_id_header`, where messages are read.
+
+    Args:
+        headers: The source's column `headers`, as its Arrow type.
+        part: `key` or `value`: the part of the message that has the schema.
+    """
+    import pyarrow as pa
+
+    name = f"__{part}_schema_id"
+    found = ([h["value"] for h in of_message or () if h["key"] == name] for of_message in headers.to_pylist())
+    return pa.array([values[-1] if values else None for values in found], pa.binary())
 
 
 def id_of_header(header: bytes) -> SchemaId:

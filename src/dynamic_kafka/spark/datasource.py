@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
@@ -22,23 +22,21 @@ from pyspark.sql.datasource import (
     Filter,
     InputPartition,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    NullType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
+from dynamic_kafka.spark.columns import (
+    COLUMN_TYPES,
+    HISTORY_ROW,
+    LAST_ROW,
+    UNDECODED,
+    UNDECODED_TYPE,
+    VALUE_ROW,
+    check_columns,
+    with_columns,
+)
 from dynamic_kafka.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -62,16 +60,11 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
+    from dynamic_kafka.spark.message_formats import MessageFormats, Messages
 
 __all__ = [
     "ARCHIVE_PLAN",
-    "COLUMN_TYPES",
-    "HISTORY_ROW",
-    "LAST_ROW",
     "NAME",
-    "UNDECODED",
-    "UNDECODED_TYPE",
-    "VALUE_ROW",
     "DynamicKafkaDataSource",
     "activate",
     "registered",
@@ -82,39 +75,8 @@ _log = logging.getLogger(__name__)
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
-_SPEC = "spec"
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-COLUMN_TYPES: Mapping[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "cluster": StringType(),
-    "headers": _HEADERS,
-    "leader_epoch": IntegerType(),
-}
-"""The source's columns, in order. `rows` declares them again, as Arrow types: importing pyarrow here would cost every
-Spark session 0.2 s, and the reader must not depend on Spark. A test compares the two."""
-
-
-VALUE_ROW = "value_row"
-"""The column `rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
-UNDECODED = "undecoded"
-"""A column beside `VALUE_ROW`, with what is needed of a message that has no row there, or one with an error. It is null for
-all others, because a null costs Spark less than five columns. `sql.scan` asks for it; it is no column for users."""
-HISTORY_ROW = "history_row"
-"""The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
-_OPTIONAL = "optional"
-LAST_ROW = "__last_row"
-"""A column that is true in one row after the last record of a stream, and null in all others; see `last_row`."""
-UNDECODED_TYPE = StructType(
-    [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
-)
+_OF_FORMATS = ("key.", "value.", "format.")
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -134,10 +96,16 @@ class DynamicKafkaDataSource(DataSource):
     sink_objects: ClassVar[SinkObjects | None] = None
     _made_here = False
     _source: SourceSettings | None = None
+    _formats: MessageFormats | None = None
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._made_here = True
+        self._source_options: Mapping[str, str] = options
+        if any(name.lower().startswith(_OF_FORMATS) for name in options):
+            from dynamic_kafka.spark.message_formats import message_formats
+
+            self._formats, self._source_options = message_formats(options)
         if ARCHIVE_PLAN not in options:
             self._check()
             kernel()
@@ -158,7 +126,11 @@ class DynamicKafkaDataSource(DataSource):
             left_out.add("headers")
         if not settings.include_leader_epoch:
             left_out.add("leader_epoch")
-        return StructType([StructField(name, t) for name, t in COLUMN_TYPES.items() if name not in left_out])
+        types: Mapping[str, DataType] = {}
+        if self._formats is not None:
+            self._formats = self._formats.with_registered()
+            types = self._formats.types()
+        return StructType([StructField(n, types.get(n, t)) for n, t in COLUMN_TYPES.items() if n not in left_out])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for `spark.read`: from earliest to latest by default."""
@@ -171,13 +143,11 @@ class DynamicKafkaDataSource(DataSource):
             )
         from dynamic_kafka.spark.pushed_filters import is_asked_for_filters
 
-        columns, value_row = _checked(schema)
         kind = FilteredReader if is_asked_for_filters() else DynamicKafkaReader
-        return kind(_with_columns(settings, schema), columns, value_row)
+        return kind(settings, *self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
-        columns, value_row = _checked(schema)
         settings = self._settings()
         if settings.limited and not has_admission_control():
             _log.warning(
@@ -187,7 +157,14 @@ class DynamicKafkaDataSource(DataSource):
             )
         if self.source_objects is None:
             settings = settings.with_default_start(KafkaOffsetsInitializer.latest())
-        return DynamicKafkaStreamReader(_with_columns(settings, schema), columns, value_row)
+        return DynamicKafkaStreamReader(settings, *self._columns(schema))
+
+    def _columns(self, schema: StructType) -> tuple[StructType, Messages | None]:
+        """Return the columns to fetch for those of a query, and how these are made of them if messages are decoded."""
+        messages = None if self._formats is None else self._formats.messages(schema)
+        fetched = schema if messages is None else messages.fetched(schema)
+        check_columns(fetched)
+        return fetched, messages
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
         """Return the writer for `df.write`, which only supports the mode append."""
@@ -254,7 +231,7 @@ class DynamicKafkaDataSource(DataSource):
         if self._source is None:
             from dynamic_kafka.source.configure import configure_source
 
-            self._source = configure_source(self.options, self.source_objects)
+            self._source = configure_source(self._source_options, self.source_objects)
         return self._source
 
 
@@ -298,52 +275,6 @@ def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
     return name
 
 
-def _checked(schema: StructType) -> tuple[tuple[str, ...], StructField | None]:
-    """Return the columns of a schema, which may be the user's own and unchecked, and the field `VALUE_ROW`."""
-    decoded = None
-    if not schema.fields:
-        raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(COLUMN_TYPES)}")
-    for column in schema.fields:
-        if column.name == VALUE_ROW and _SPEC in column.metadata:
-            decoded = column
-            continue
-        if column.name == HISTORY_ROW and _OPTIONAL in column.metadata:
-            continue
-        if column.name == LAST_ROW and column.dataType == BooleanType():
-            continue
-        if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
-            continue
-        expected = COLUMN_TYPES.get(column.name)
-        if expected is None:
-            raise ConfigurationError(
-                f"Column '{column.name}' does not exist; the columns are {', '.join(COLUMN_TYPES)}"
-            )
-        if column.dataType != expected:
-            raise ConfigurationError(
-                f"Column '{column.name}' has the type {column.dataType.simpleString()} in the schema, but "
-                f"the source has {expected.simpleString()}; convert it after reading"
-            )
-    if len(set(schema.names)) < len(schema.names):
-        raise ConfigurationError(f"A column is named twice in the schema: {', '.join(schema.names)}")
-    return tuple(schema.names), decoded
-
-
-def _with_columns(settings: SourceSettings, schema: StructType) -> SourceSettings:
-    """Return the settings with the columns that a history should have, and with the last row if there is a column for it."""
-    settings = replace(settings, last_row=LAST_ROW in schema.names)
-    history = settings.history
-    if history is None:
-        return settings
-    history = history._replace(columns=tuple(name for name in schema.names if name != LAST_ROW))
-    if HISTORY_ROW in schema.names:
-        from dynamic_kafka.formats.arrow import arrow_type
-
-        column = schema[HISTORY_ROW]
-        optional = frozenset(column.metadata[_OPTIONAL])
-        history = history._replace(row=arrow_type(column.dataType), optional=optional)
-    return replace(settings, history=history)
-
-
 @dataclass
 class DynamicKafkaInputPartition(InputPartition):
     """A task. It is pickled in every micro-batch, so it holds only what changes from batch to batch."""
@@ -361,17 +292,25 @@ class ObservedInputPartition(DynamicKafkaInputPartition):
 class _ExecutorSide:
     """The part of both readers that runs on the executors."""
 
-    _settings: SourceSettings
-    _columns: tuple[str, ...]
-    _value_row: StructField | None
+    def __init__(self, settings: SourceSettings, schema: StructType, messages: Messages | None = None) -> None:
+        self._settings = with_columns(settings, schema)
+        self._columns = tuple(schema.names)
+        self._value_row: StructField | None = schema[VALUE_ROW] if VALUE_ROW in schema.names else None
+        self._messages = messages
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's ranges; Spark calls it on an executor."""
         from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 
         acknowledge_at_once()
+        return self.rows(partition)
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's ranges, in whichever process."""
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
+        if self._messages is not None:
+            return self._messages.rows(self._read(partition, self._columns))
         if LAST_ROW not in self._columns:
             return self._read(partition, self._columns)
         from dynamic_kafka.spark.last_row import last_row, with_column
@@ -474,17 +413,14 @@ class _ExecutorSide:
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    def __init__(
-        self, settings: SourceSettings, columns: tuple[str, ...], value_row: StructField | None = None
-    ) -> None:
-        self._settings, self._columns, self._value_row = settings, columns, value_row
-        self._conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    """What holds for all rows that are wanted: see `pruning`."""
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
+        tasks = SourceEnumerator(self._settings).batch_tasks(self.conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
 
 
@@ -495,19 +431,15 @@ class FilteredReader(DynamicKafkaReader):
         """Take the conditions that leave out ranges of offsets. Spark evaluates all of them again."""
         from dynamic_kafka.spark.pushed_filters import conditions_of
 
-        self._conditions = conditions_of(filters)
+        self.conditions = conditions_of(filters)
         return filters
 
 
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of streaming queries: a `SourceEnumerator`, created at the first call, answers Spark's calls."""
 
-    def __init__(
-        self, settings: SourceSettings, columns: tuple[str, ...], value_row: StructField | None = None
-    ) -> None:
-        self._settings, self._columns, self._value_row = settings, columns, value_row
-        self._enumerator: SourceEnumerator | None = None
-        self._reached: dict[str, Any] | None = None
+    _enumerator: SourceEnumerator | None = None
+    _reached: dict[str, Any] | None = None
 
     def _open(self) -> SourceEnumerator:
         if self._enumerator is None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from dynamic_kafka.spark.datasource import LAST_ROW
+from dynamic_kafka.spark.columns import LAST_ROW
 
 __all__ = ["last_row", "with_column"]
 

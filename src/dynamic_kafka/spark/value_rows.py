@@ -17,7 +17,7 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.native import Decoder, unused
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
 from dynamic_kafka.source.executor.fetcher import Decoding
-from dynamic_kafka.spark.datasource import UNDECODED, UNDECODED_TYPE
+from dynamic_kafka.spark.columns import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:
     from dynamic_kafka.observe.reports import UnreadKind

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import FORMATS, format_named
-from dynamic_kafka.formats.options import format_options
+from dynamic_kafka.formats.options import format_options, only_topic
 from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition, fault, with_key_not_null
 from dynamic_kafka.sql.options import CONNECTOR, CONNECTORS, split_options
-from dynamic_kafka.sql.table import only_topic
 from dynamic_kafka.sql.types import FlinkType, flink_type
 
 if TYPE_CHECKING:

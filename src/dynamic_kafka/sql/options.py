@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.options import ON_ERROR
+from dynamic_kafka.formats.options import (
+    DEAD_LETTER_PROPERTIES,
+    DEAD_LETTER_TOPIC,
+    KEY_FORMAT,
+    ON_ERROR,
+    VALUE_FORMAT,
+)
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.options import PREFIXES, Option, Parser, choice, duration_ms, integer, non_blank, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
@@ -20,26 +26,22 @@ from dynamic_kafka.source.configure import SOURCE_OPTIONS
 __all__ = [
     "CONNECTOR",
     "CONNECTORS",
-    "DEAD_LETTER_TOPIC",
     "FORMAT",
     "KEY_FIELDS",
     "KEY_FIELDS_PREFIX",
-    "KEY_FORMAT",
     "SQL_OPTIONS",
     "SQL_PREFIXES",
     "TABLE_KEYS",
     "UPSERT_BUFFER",
     "VALUE_FIELDS_INCLUDE",
-    "VALUE_FORMAT",
     "TableOptions",
     "split_options",
 ]
 
 CONNECTORS = ("kafka", "dynamic-kafka", "upsert-kafka")
 
-_DEAD_LETTER_PROPERTIES = "format.dead-letter.properties."
 SQL_PREFIXES: Mapping[str, str] = {
-    _DEAD_LETTER_PROPERTIES: "A property of the clients of the dead-letter topic's cluster, besides the table's own."
+    DEAD_LETTER_PROPERTIES: "A property of the clients of that topic's cluster, besides the table's or query's own."
 }
 """The names that cannot be listed one by one: what they begin with, and their meaning."""
 
@@ -55,10 +57,6 @@ CONNECTOR = Option(
     "PRIMARY KEY, in which a message replaces the row of its key.",
 )
 FORMAT = Option("format", non_blank("a format"), doc="The format of values; it goes before `value.format`.")
-VALUE_FORMAT = Option(
-    "value.format", non_blank("a format"), doc="The format of values. Its options then begin with `value.`."
-)
-KEY_FORMAT = Option("key.format", non_blank("a format"), doc="The format of keys. Its options begin with `key.`.")
 KEY_FIELDS = Option(
     "key.fields",
     Parser(_fields, "columns separated by ';'"),
@@ -77,9 +75,6 @@ VALUE_FIELDS_INCLUDE = Option(
     choice("all", "except-key", expected="ALL or EXCEPT_KEY"),
     "ALL",
     doc="The columns in the value: `ALL`, or `EXCEPT_KEY` for those that are not in the key.",
-)
-DEAD_LETTER_TOPIC = Option(
-    "format.dead-letter.topic", non_blank("a topic"), doc="The topic for messages that cannot be read."
 )
 UPSERT_BUFFER = (
     Option(
@@ -188,8 +183,8 @@ def split_options(options: Mapping[str, str]) -> TableOptions:
             raise ConfigurationError(f"Option '{name}' does not go with 'connector' = '{connector}': {why}")
         if key in _BUFFER_KEYS and connector != "upsert-kafka":
             raise ConfigurationError(f"Option '{name}' goes with 'connector' = 'upsert-kafka' only")
-        if name.startswith(_DEAD_LETTER_PROPERTIES):
-            dead_letter[name.removeprefix(_DEAD_LETTER_PROPERTIES)] = value
+        if name.startswith(DEAD_LETTER_PROPERTIES):
+            dead_letter[name.removeprefix(DEAD_LETTER_PROPERTIES)] = value
         elif name.startswith(tuple(PREFIXES)):
             source[name] = sink[name] = _as_pasted(name, value)
         elif name in source_names or name in sink_names:

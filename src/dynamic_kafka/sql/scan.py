@@ -6,7 +6,6 @@ watermark come last, on the table's own names.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,23 +26,23 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
 from dynamic_kafka.formats import DELETE, ERROR, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
-from dynamic_kafka.formats.expressions import decoded_struct, named, once, quoted, without_call_sites
+from dynamic_kafka.formats.expressions import named, once, quoted, without_call_sites
 from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
 from dynamic_kafka.formats.schema_ids import in_headers, schema_id_header
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.native import can_decode
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.datasource import (
+from dynamic_kafka.spark.columns import (
     COLUMN_TYPES,
     HISTORY_ROW,
     LAST_ROW,
-    NAME,
     UNDECODED,
     UNDECODED_TYPE,
     VALUE_ROW,
 )
+from dynamic_kafka.spark.datasource import NAME
+from dynamic_kafka.spark.dead_letters import set_aside
+from dynamic_kafka.spark.message_formats import value_field
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.dead_letters import set_aside
 from dynamic_kafka.sql.definition import (
     ComputedColumn,
     MetadataColumn,
@@ -291,34 +290,11 @@ def _value_row(table: KafkaTable) -> StructField | None:
     # The dead letter of a bad key needs the value's bytes.
     if table.on_error == "dead-letter" and table.key is not None:
         return None
-    found = form.native(schema, options)
-    if found is None:
-        return None
-    found = dict(found)
-    options = {**options, **found.pop("decoder", {})}
-    if "schema" in found:
-        schema = StructType.fromJson(found["schema"])
     wanted = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
-    import pyarrow as pa  # takes a while
-
-    from dynamic_kafka.formats.arrow import arrow_type, decoded_type
-
-    found["wanted"] = wanted
-    if not can_decode(pa.schema(arrow_type(schema)), json.dumps(found)):
-        return None
-    spec = json.dumps({**found, "schema": schema.jsonValue()})
-    used = _used(schema, table)
-    row = _nullable(decoded_struct(form, used)) if form.changelog else decoded_type(used)
-    # Options hold references to secrets, which are looked up where values are decoded. Plans show no column's metadata.
-    metadata = {"spec": spec, "format": form.name, "options": json.dumps(dict(options))}
-    return StructField(VALUE_ROW, row, metadata=metadata)
-
-
-def _used(schema: StructType, table: KafkaTable) -> StructType:
-    """Return the fields of the value that are built. All are checked, so a value can be an error by an unused one, too."""
     columns = {column.name for column in table.definition.columns}
-    fields = zip(schema.fields, table.value.columns, strict=True)
-    return StructType([field for field, column in fields if column in columns])
+    fields = zip(schema.names, table.value.columns, strict=True)
+    used = [name for name, column in fields if column in columns]
+    return value_field(form, schema, options, used=used, wanted=wanted)
 
 
 def _nullable(type_: DataType) -> Any:

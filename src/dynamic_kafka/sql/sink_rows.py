@@ -16,13 +16,14 @@ from pyspark.sql.types import DataType, StringType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
+from dynamic_kafka.formats.options import only_topic
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.encoding import ENCODER
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
-from dynamic_kafka.sql.table import Encoding, KafkaTable, only_topic
+from dynamic_kafka.sql.table import Encoding, KafkaTable
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
 from dynamic_kafka.sql.unwritable import FAULT, cast_or_fault, with_dead_letters
 

@@ -22,16 +22,15 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
-from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
+from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unknown, format_options, only_topic
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of
 from dynamic_kafka.sql.client_properties import without_effect
-from dynamic_kafka.sql.dead_letters import DeadLetters
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import (
     CONNECTOR,
-    DEAD_LETTER_TOPIC,
     KEY_FIELDS,
     KEY_FIELDS_PREFIX,
     TABLE_KEYS,
@@ -43,7 +42,7 @@ from dynamic_kafka.sql.options import (
 from dynamic_kafka.sql.startup import without_unused
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
 
-__all__ = ["Encoding", "KafkaTable", "only_topic", "table_of", "with_start"]
+__all__ = ["Encoding", "KafkaTable", "table_of", "with_start"]
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +172,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         source=source,
         sink=sink,
         on_error=ON_ERROR.of(options.sql),
-        letters=_letters(options),
+        letters=letters_of(ON_ERROR.of(options.sql), DEAD_LETTER_TOPIC.of(options.sql), sink, options.dead_letter),
         bounded=bounded,
     )
 
@@ -278,12 +277,6 @@ def _key_columns(
     return fields
 
 
-def only_topic(options: Mapping[str, str]) -> str | None:
-    """Return the topic in the option `topic`; None if it has several topics, or is not set."""
-    topics = [name for part in options.get("topic", "").replace(",", ";").split(";") if (name := part.strip())]
-    return topics[0] if len(topics) == 1 else None
-
-
 # --- columns ------------------------------------------------------------------------------------------------------------
 
 
@@ -380,27 +373,3 @@ def _check_sink(sink: Mapping[str, str], key: Encoding | None) -> None:
             ["sink.partitioner", "key.fields"], "round-robin does not use keys; use default or fixed"
         )
     configure_sink(sink)
-
-
-def _letters(options: TableOptions) -> DeadLetters | None:
-    topic = DEAD_LETTER_TOPIC.of(options.sql)
-    if ON_ERROR.of(options.sql) != "dead-letter":
-        if topic is not None:
-            raise ConfigurationError("Option 'format.dead-letter.topic' needs 'format.on-error' = 'dead-letter'")
-        return None
-    if topic is None:
-        raise ConfigurationError(
-            "Option 'format.dead-letter.topic' is missing; 'format.on-error' = 'dead-letter' needs it"
-        )
-    given = {
-        name.partition(".")[2]: text
-        for name, text in options.sink.items()
-        if name.startswith(("properties.", "kafka."))
-    }
-    properties = {**given, **options.dead_letter}
-    if "bootstrap.servers" not in properties:
-        raise ConfigurationError(
-            "Option 'format.dead-letter.properties.bootstrap.servers' is missing; it names the brokers of the cluster "
-            "with the topic for dead letters"
-        )
-    return DeadLetters(topic, properties)

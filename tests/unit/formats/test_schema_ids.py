@@ -25,7 +25,7 @@ from dynamic_kafka.formats.protobuf.confluent import _rows_decoder
 from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
-from dynamic_kafka.sql import scan
+from dynamic_kafka.spark import message_formats
 from dynamic_kafka.sql.scan import _needed, _value_row
 
 GUID, OTHER, GONE = (uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDE0 + n) for n in range(3))
@@ -253,7 +253,7 @@ def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It sees only values, and one that begins with 0 can look as if its id was there."""
-    monkeypatch.setattr(scan, "can_decode", lambda *_: True)
+    monkeypatch.setattr(message_formats, "can_decode", lambda *_: True)
     columns = "id BIGINT, name STRING"
     of_avro = {**KAFKA, "format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
     text = 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'

@@ -31,7 +31,7 @@ from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
-from dynamic_kafka.spark.datasource import HISTORY_ROW
+from dynamic_kafka.spark.columns import HISTORY_ROW
 
 SCHEMA = arrow_schema(COLUMNS)
 

@@ -191,7 +191,7 @@ def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) ->
 
 @pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
 def test_every_option_says_what_it_is(option: Option[Any]) -> None:
-    """For the table in the README."""
+    """For the table in docs/options.md."""
     assert option.doc.endswith(".")
     assert option.expected
     row = next(line for line in markdown_table(SOURCE_OPTIONS).splitlines() if f"`{option.key}`" in line.split("|")[1])
@@ -199,7 +199,7 @@ def test_every_option_says_what_it_is(option: Option[Any]) -> None:
     assert all(f"`{alias}`" in row for alias in option.aliases)
 
 
-def test_the_table_of_the_readme_holds_the_prefixes() -> None:
+def test_the_table_of_options_holds_the_prefixes() -> None:
     """What cannot be listed."""
     assert all(
         f"`{prefix}*`" in markdown_table(SOURCE_OPTIONS) for prefix in ("properties.", "kafka.", "metadata-service.")

@@ -6,7 +6,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.rows import COLUMNS, arrow_schema
-from dynamic_kafka.spark.datasource import COLUMN_TYPES
+from dynamic_kafka.spark.columns import COLUMN_TYPES
 
 
 def test_sparks_columns_are_the_readers() -> None:

@@ -18,14 +18,8 @@ from dynamic_kafka.rows import VALUE_ROW
 from dynamic_kafka.source.executor import reader as source_reader
 from dynamic_kafka.source.executor.tally import Tally
 from dynamic_kafka.source.rules.planning import ReadTask
-from dynamic_kafka.spark.datasource import (
-    COLUMN_TYPES,
-    LAST_ROW,
-    UNDECODED,
-    UNDECODED_TYPE,
-    DynamicKafkaDataSource,
-    DynamicKafkaInputPartition,
-)
+from dynamic_kafka.spark.columns import COLUMN_TYPES, LAST_ROW, UNDECODED, UNDECODED_TYPE
+from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaInputPartition
 from dynamic_kafka.spark.last_row import with_column
 from dynamic_kafka.spark.value_rows import counted, decoding_of, gathered, of_history
 

@@ -14,7 +14,7 @@ from tests.unit.sql.test_sql_sink_rows import OPTIONS, session
 from tests.unit.sql.test_sql_table import table
 
 from dynamic_kafka.formats.expressions import without_call_sites
-from dynamic_kafka.sql import scan
+from dynamic_kafka.spark import message_formats
 from dynamic_kafka.sql.catalog import Catalog
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.scan import _check_drift, _value_row
@@ -33,7 +33,7 @@ def test_the_kernel_decodes_what_it_is_allowed_to(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, str], *, decoded: bool
 ) -> None:
     """Not where the dead letter of a key needs the value's bytes."""
-    monkeypatch.setattr(scan, "can_decode", lambda *_: True)
+    monkeypatch.setattr(message_formats, "can_decode", lambda *_: True)
     found = _value_row(table(OPTIONS | options, "id BIGINT, name STRING"))
     assert (found is not None) == decoded
     if found is not None:

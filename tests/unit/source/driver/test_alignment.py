@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, InvalidOptionError
@@ -61,9 +62,9 @@ def test_a_drift_or_timeout_of_zero_is_refused(key: str) -> None:
 
 def test_an_aligned_source_always_has_a_limit_so_that_once_is_known() -> None:
     """Spark asks for all that is available only with Trigger.Once then, and such a run must not wait."""
-    reader = DynamicKafkaStreamReader(settings(), ("value",))
+    reader = DynamicKafkaStreamReader(settings(), StructType([StructField("value", BinaryType())]))
     assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
-    reader = DynamicKafkaStreamReader(settings(**ALIGNED), ("value",))
+    reader = DynamicKafkaStreamReader(settings(**ALIGNED), StructType([StructField("value", BinaryType())]))
     assert not isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.histories import records, write
 from tests.unit.history.test_archive import Folder
 
@@ -433,9 +434,9 @@ def test_trigger_once_reads_all_that_there_is(enumerator: Enumerate) -> None:
     query = enumerator(minOffsetsPerTrigger="1000")
     first = batch(query)
     assert "count" in first["clusters"]["kafka"]
-    reader = DynamicKafkaStreamReader(query._settings, ("value",))
+    reader = DynamicKafkaStreamReader(query._settings, StructType([StructField("value", BinaryType())]))
     assert reader.getDefaultReadLimit() != ReadAllAvailable()
-    plain = DynamicKafkaStreamReader(enumerator()._settings, ("value",))
+    plain = DynamicKafkaStreamReader(enumerator()._settings, StructType([StructField("value", BinaryType())]))
     assert plain.getDefaultReadLimit() == ReadAllAvailable()
 
     Connection.clusters["kafka"]["t"][0] = (0, 600)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.options import DEAD_LETTER_PROPERTIES, DEAD_LETTER_TOPIC, ON_ERROR
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.producers import kept_producer
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-__all__ = ["DeadLetters", "send", "set_aside"]
+__all__ = ["DeadLetters", "letters_of", "send", "set_aside"]
 
 _HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
 
@@ -33,6 +35,43 @@ class DeadLetters:
 
     topic: str
     properties: Mapping[str, str] = field(repr=False)
+
+
+def letters_of(
+    policy: str, topic: str | None, options: Mapping[str, str], own: Mapping[str, str]
+) -> DeadLetters | None:
+    """Return the topic for dead letters; None if the policy needs none.
+
+    Args:
+        policy: The value of `format.on-error`.
+        topic: The topic, if it was given.
+        options: Options with the properties of the query's or table's own cluster.
+        own: Properties of the topic's cluster, besides those.
+
+    Raises:
+        ConfigurationError: If the topic or its cluster is missing, or a topic is given that is not used.
+    """
+    if policy != "dead-letter":
+        if topic is not None or own:
+            raise ConfigurationError(
+                f"Option '{DEAD_LETTER_TOPIC.key if topic else DEAD_LETTER_PROPERTIES + min(own)}' needs "
+                f"'{ON_ERROR.key}' = 'dead-letter'"
+            )
+        return None
+    if topic is None:
+        raise ConfigurationError(
+            f"Option '{DEAD_LETTER_TOPIC.key}' is missing; '{ON_ERROR.key}' = 'dead-letter' needs it"
+        )
+    given = {
+        name.partition(".")[2]: text for name, text in options.items() if name.startswith(("properties.", "kafka."))
+    }
+    properties = {**given, **own}
+    if "bootstrap.servers" not in properties:
+        raise ConfigurationError(
+            f"Option '{DEAD_LETTER_PROPERTIES}bootstrap.servers' is missing; it names the brokers of the cluster with the "
+            "topic for dead letters"
+        )
+    return DeadLetters(topic, properties)
 
 
 def set_aside(letters: DeadLetters) -> Callable[..., Column]:

@@ -1,4 +1,4 @@
-"""README.md and docs/sql.md say what the code says."""
+"""The tables in docs say what the code says."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""`read_arrow`: streams as Arrow batches in a process without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dynamic_kafka import read_arrow
+from dynamic_kafka.errors import ConfigurationError, RecordError
+from dynamic_kafka.testing import KafkaBroker, produce
+
+pytestmark = pytest.mark.broker
+
+Topic = Callable[..., str]
+VALUE = pa.struct([("id", pa.int64()), ("status", pa.string())])
+
+
+@pytest.fixture
+def orders(cluster_a: KafkaBroker, topic: Topic) -> dict[str, object]:
+    """Options of a topic of 20 orders in two partitions; every tenth is paid."""
+    name = topic(cluster_a, partitions=2)
+    orders = [json.dumps({"id": i, "status": None if i == 5 else "open" if i % 10 else "paid"}) for i in range(20)]
+    produce(cluster_a.bootstrap_servers, name, [(f"k{i}", order) for i, order in enumerate(orders)])
+    return {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name, "includeHeaders": True}
+
+
+def test_all_columns(orders: dict[str, object]) -> None:
+    """Those of the source, with its types."""
+    reader = read_arrow(orders)
+    assert reader.schema.names[:4] == ["key", "value", "topic", "partition"]
+    assert reader.schema.field("headers").type.value_type.names == ["key", "value"]
+    table = reader.read_all()
+    assert sorted(json.loads(value)["id"] for value in table["value"].to_pylist()) == [*range(20)]
+
+
+def test_decoded_messages(orders: dict[str, object]) -> None:
+    """With the wanted fields of the value, and conditions on them; a null fulfils none."""
+    columns = pa.schema([("value", VALUE), ("offset", pa.int64())])
+    options = {**orders, "value.format": "json"}
+
+    def ids(*where: Any) -> list[int]:
+        return sorted(row["value"]["id"] for row in read_arrow(options, columns, where).read_all().to_pylist())
+
+    status = ("value", "status")
+    assert ids((status, "=", "paid")) == [0, 10]
+    assert ids((status, "!=", "paid"), (("value", "id"), "<", 7)) == [1, 2, 3, 4, 6]
+    assert ids((status, "not in", ["open"])) == [0, 10]
+    assert ids((status, "in", ["paid"]), ("cluster", "=", "kafka")) == [0, 10]
+    assert ids((status, "in", ["paid"]), ("cluster", "=", "other")) == []
+
+
+def test_conditions_on_columns_that_are_not_wanted(orders: dict[str, object]) -> None:
+    """The offsets without such rows are left out, and the columns are only those that were asked for."""
+    table = read_arrow(orders, ["offset"], [("partition", "=", 1), ("offset", ">=", 3)]).read_all()
+    everything = read_arrow(orders, ["partition", "offset"]).read_all().to_pylist()
+    assert table.column_names == ["offset"]
+    assert table["offset"].to_pylist() == [
+        row["offset"] for row in everything if row["partition"] == 1 and row["offset"] >= 3
+    ]
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    assert read_arrow(orders, where=[("timestamp", ">=", later)]).read_all().num_rows == 0
+
+
+def test_a_damaged_message_is_an_error_with_its_place(cluster_a: KafkaBroker, orders: dict[str, object]) -> None:
+    """While the reader is read."""
+    produce(cluster_a.bootstrap_servers, str(orders["subscribe"]), [("k", "{")])
+    reader = read_arrow({**orders, "value.format": "json"}, pa.schema([("value", VALUE)]))
+    with pytest.raises(RecordError, match="the value cannot be read as json"):
+        reader.read_all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": ["ofset"]}, "Column 'ofset' does not exist.*did you mean 'offset'"),
+        ({"where": [("partiton", "=", 1)]}, "did you mean 'partition'"),
+        ({"where": [("partition", "~", 1)]}, "operator '~'; expected one of =, !=, <"),
+        ({"columns": pa.schema([("value", VALUE)])}, "the option 'value.format'"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    """Are errors before anything is read."""
+    with pytest.raises(ConfigurationError, match=message):
+        read_arrow({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, **arguments)
+
+
+def test_no_java_is_started(orders: dict[str, object]) -> None:
+    """In a process of its own, which ends by itself, also when the rows are not read to their end."""
+    code = (
+        "import sys, json, dynamic_kafka\n"
+        "options = json.loads(sys.argv[1])\n"
+        "print(next(iter(dynamic_kafka.read_arrow(options, ['value']))).num_rows > 0)\n"
+        "from pyspark import SparkContext\n"
+        "print(SparkContext._gateway)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(orders)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["True", "None"]
+    assert not done.stderr
