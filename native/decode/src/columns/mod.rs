@@ -23,6 +23,7 @@ use crate::{Failure, Unsupported};
 pub(crate) use stores::{Booleans, Bytes, Ends, Numbers};
 
 const FEW_FIELDS: usize = 12;
+const MOST_QUOTED: usize = 1000;
 /// The key of a TIME field's precision in its metadata.
 pub(crate) const PRECISION: &str = "precision";
 /// The key in the metadata of a field that no query uses.
@@ -92,6 +93,8 @@ pub(crate) struct Struct {
     pub(crate) columns: Vec<Column>,
     pub(crate) len: usize,
     by_name: HashMap<Box<[u8]>, usize>,
+    /// The names in quotes; None for those that JSON does not have so.
+    quoted: Vec<Option<Box<[u8]>>>,
 }
 
 impl Struct {
@@ -99,7 +102,14 @@ impl Struct {
         let columns = fields.iter().map(|f| Column::new(f, is_kept)).collect::<Result<Vec<_>, _>>()?;
         let kept = used(fields);
         let by_name = fields.iter().enumerate().map(|(i, f)| (f.name().as_bytes().into(), i));
-        Ok(Self { fields: fields.clone(), kept, columns, len: 0, by_name: by_name.collect() })
+        let quoted = fields.iter().map(|field| quoted(field.name())).collect();
+        Ok(Self { fields: fields.clone(), kept, columns, len: 0, by_name: by_name.collect(), quoted })
+    }
+
+    /// Return the name of a field in quotes, if there is one and that is how JSON has it.
+    #[inline]
+    pub(crate) fn quoted(&self, index: usize) -> Option<&[u8]> {
+        self.quoted.get(index)?.as_deref()
     }
 
     /// Return the index of the field with a name; `guess` is looked at first.
@@ -364,6 +374,10 @@ impl Column {
             Values::Struct(v) => v.columns.iter().map(Column::size_bytes).sum(),
         }
     }
+}
+
+fn quoted(name: &str) -> Option<Box<[u8]>> {
+    (name.len() < MOST_QUOTED && !name.contains(['"', '\\'])).then(|| format!("\"{name}\"").into_bytes().into())
 }
 
 /// Return the fields that are used.

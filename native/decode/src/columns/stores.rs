@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::replace;
 use std::ops::Deref;
+use std::str::FromStr;
 
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, Buffer, OffsetBuffer, ScalarBuffer};
 
@@ -28,6 +29,18 @@ impl<T: ArrowNativeType> Numbers<T> {
         if self.is_kept {
             self.values.push(value);
         }
+    }
+
+    /// Append a number by its text, which is known to be one.
+    #[inline]
+    pub(crate) fn push_text(&mut self, text: &str) -> Option<()>
+    where
+        T: FromStr,
+    {
+        if self.is_kept {
+            self.values.push(text.parse().ok()?);
+        }
+        Some(())
     }
 
     pub(super) fn truncate(&mut self, len: usize) {

@@ -385,7 +385,7 @@ impl<'a> Reader<'a> {
         self.scanner = Scanner::new(row);
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
-            match columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess) {
+            match self.name(columns, guess)? {
                 Some(found) => {
                     columns.columns[found].truncate(place);
                     self.forget(columns.name(found), (misfits, self.missing.len()));

@@ -134,8 +134,7 @@ impl<'a> Reader<'a> {
         let mut guess = 0;
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
-            let found = columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess);
-            match found {
+            match self.name(columns, guess)? {
                 Some(found) => {
                     if columns.columns[found].len() != row {
                         columns.columns[found].truncate(row); // the field is there twice
@@ -158,6 +157,17 @@ impl<'a> Reader<'a> {
         }
         columns.len += 1;
         Ok(())
+    }
+
+    /// Pass the name of a field, and return the field's place; `guess` is looked at first.
+    #[inline]
+    fn name(&mut self, columns: &Struct, guess: usize) -> Read<Option<usize>> {
+        if let Some(name) = columns.quoted(guess) {
+            if self.scanner.take_name(name)? {
+                return Ok(Some(guess));
+            }
+        }
+        Ok(columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess))
     }
 
     /// Read the value of a field.
@@ -233,8 +243,9 @@ impl<'a> Reader<'a> {
                 let number = self.scanner.whole_number(i64::MIN, i64::MAX)?;
                 number.and_then(|number| number.checked_mul(MICROS_A_MILLISECOND)).map(|micros| v.push(micros))
             }
-            Values::Float32(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
-            Values::Float64(v) if is_number => self.scanner.number()?.parse().ok().map(|number| v.push(number)),
+            // All numbers of JSON are numbers of Rust.
+            Values::Float32(v) if is_number => v.push_text(self.scanner.number()?),
+            Values::Float64(v) if is_number => v.push_text(self.scanner.number()?),
             Values::Boolean(v) if matches!(token, b't' | b'f') => {
                 v.push(self.scanner.boolean()?);
                 Some(())

@@ -93,10 +93,27 @@ impl<'a> Scanner<'a> {
         'a: 'b,
     {
         let name = self.quoted(buffer, MOST_NAME)?;
+        self.colon()?;
+        Ok(name)
+    }
+
+    /// Pass a field up to its value if it has this name, which is given in quotes and without escapes.
+    #[inline]
+    pub(crate) fn take_name(&mut self, quoted: &[u8]) -> Read<bool> {
+        if !self.bytes[self.at..].starts_with(quoted) {
+            return Ok(false);
+        }
+        self.at += quoted.len();
+        self.colon()?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn colon(&mut self) -> Read<()> {
         self.blanks();
         self.expect(b':')?;
         self.blanks();
-        Ok(name)
+        Ok(())
     }
 
     fn literal(&mut self, literal: &[u8]) -> Read<()> {
@@ -126,12 +143,16 @@ impl<'a> Scanner<'a> {
         let begin = self.at;
         let negative = self.take(b'-');
         let first = self.at;
-        let mut value: i64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
-            self.at += 1;
+        let (mut value, mut digits): (i64, usize) = (0, 0);
+        for byte in &self.bytes[first..] {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
+            digits += 1;
         }
-        let digits = self.at - first;
+        self.at += digits;
         // 18 digits fit into 64 bits.
         let is_common = digits > 0 && digits <= 18 && (digits == 1 || self.bytes[first] != b'0');
         if is_common && !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
@@ -183,7 +204,7 @@ impl<'a> Scanner<'a> {
         self.quoted(buffer, MOST_TEXT)
     }
 
-    #[inline]
+    #[inline(always)]
     fn quoted<'b>(&mut self, buffer: &'b mut String, most: usize) -> Read<&'b str>
     where
         'a: 'b,
@@ -198,9 +219,10 @@ impl<'a> Scanner<'a> {
             self.unescaped(buffer)?;
             buffer
         };
-        if text.len() > most && text.encode_utf16().count() > most { Err(Fault::TooLong) } else { Ok(text) }
+        if text.len() > most { short(text, most) } else { Ok(text) }
     }
 
+    #[cold]
     fn unescaped(&mut self, to: &mut String) -> Read<()> {
         to.clear();
         loop {
@@ -220,25 +242,25 @@ impl<'a> Scanner<'a> {
     fn pass_plain(&mut self) -> Read<u8> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const HIGHS: u64 = ONES << 7;
-        let rest = &self.bytes[self.at..];
-        let words = rest.chunks_exact(8);
-        let tail = words.len() * 8;
-        for (i, word) in words.enumerate() {
+        let mut at = self.at;
+        while let Some(word) = self.bytes.get(at..at + 8) {
             let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
             let (quotes, escapes) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
             // The lowest high bit marks the first byte that is zero; bits above it may be wrong.
             let found = ((quotes.wrapping_sub(ONES) & !quotes) | (escapes.wrapping_sub(ONES) & !escapes)) & HIGHS;
             if found != 0 {
-                let offset = i * 8 + (found.trailing_zeros() / 8) as usize;
-                self.at += offset;
-                return Ok(rest[offset]);
+                let shift = found.trailing_zeros() & !7;
+                self.at = at + (shift / 8) as usize;
+                return Ok((word >> shift) as u8);
             }
+            at += 8;
         }
-        for (i, &byte) in rest.iter().enumerate().skip(tail) {
+        while let Some(&byte) = self.bytes.get(at) {
             if byte == b'"' || byte == b'\\' {
-                self.at += i;
+                self.at = at;
                 return Ok(byte);
             }
+            at += 1;
         }
         Err(Fault::Broken)
     }
@@ -289,8 +311,22 @@ impl<'a> Scanner<'a> {
     // --- whole values ---
 
     /// Pass a value of any kind.
+    #[inline]
     pub(crate) fn skip_value(&mut self, levels: usize) -> Read<()> {
-        self.walk(levels, |_, _| {})
+        match self.peek() {
+            Some(b'{' | b'[') => self.walk(levels, |_, _| {}),
+            _ => self.skip_simple(),
+        }
+    }
+
+    /// Pass a value that is neither an array nor an object.
+    fn skip_simple(&mut self) -> Read<()> {
+        match self.peek().ok_or(Fault::Broken)? {
+            b'"' => self.skip_text(),
+            b't' | b'f' => self.boolean().map(drop),
+            b'n' => self.null(),
+            _ => self.number().map(drop),
+        }
     }
 
     /// Append a value of any kind as a text, and return whether it is not null. A text is itself, and any other value is
@@ -330,19 +366,10 @@ impl<'a> Scanner<'a> {
                     self.blanks();
                     has_ended = self.peek() == Some(closing(opening));
                 }
-                b'"' => {
-                    self.skip_text()?;
-                    each(self.since(begin), true);
+                first => {
+                    self.skip_simple()?;
+                    each(self.since(begin), first == b'"');
                 }
-                b't' | b'f' => {
-                    self.boolean()?;
-                    each(self.since(begin), false);
-                }
-                b'n' => {
-                    self.null()?;
-                    each(self.since(begin), false);
-                }
-                _ => each(self.number()?, false),
             }
             let mut is_first = !has_ended;
             while !is_first {
@@ -388,6 +415,12 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         Ok(())
     }
+}
+
+/// Return a text if it has no more than so many characters of UTF-16.
+#[cold]
+fn short(text: &str, most: usize) -> Read<&str> {
+    if text.encode_utf16().count() > most { Err(Fault::TooLong) } else { Ok(text) }
 }
 
 /// For each level, whether it is an object.

@@ -214,9 +214,7 @@ fn inner_node<'n, 'a>(field: &Field, node: &'n mut Node<'a>) -> &'n mut Node<'a>
 /// Take away another field of the same oneof.
 fn choose(field: &Field, node: &mut Node<'_>) {
     let Some(oneof) = field.oneof else { return };
-    if let Some(other) = node.cases.insert(oneof, field.number)
-        && other != field.number
-    {
+    if let Some(other) = node.cases.insert(oneof, field.number).filter(|other| *other != field.number) {
         node.slots.remove(&other);
     }
 }
