@@ -76,9 +76,10 @@ READING = {
     "topics, twice": (READ | {"subscribePattern": "o.*"}, "'subscribe' and 'subscribePattern' are in conflict"),
     "no topics": (SERVERS, "What to read is missing; give one of the options topic (or subscribe)"),
     "a topic as a property": (SERVERS | {"kafka.subscribe": "orders"}, "write it without 'kafka.' or 'properties.'"),
-    "a format": (READ | {"format.on-error": "skip"}, "decode 'value' with dynamic_kafka.functions.from_kafka"),
+    "a format": (READ | {"format.on-error": "skip"}, "'format.on-error' needs 'value.format' or 'key.format'"),
+    "a format of another name": (READ | {"format": "json"}, "the option that decodes values is 'value.format'"),
     "an option of files": (READ | {"inferSchema": "true"}, "it is an option of Spark's readers of files"),
-    "a registry": (READ | {"schema.registry.url": "http://r"}, "give 'avro-confluent.url' and the like"),
+    "a registry": (READ | {"schema.registry.url": "http://r"}, "give 'value.format' and 'value.avro-confluent.url'"),
     "a JAR": (READ | {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10"}, "needs no JAR; leave it out"),
     "a setting of the session": (
         READ | {"spark.sql.shuffle.partitions": "2"},
@@ -106,6 +107,7 @@ WRITING = {
         WRITE | {"sink.delivery-guarantee": "exactlyOnce"},
         "one of none, at-least-once, exac",
     ),
+    "a format": (WRITE | {"value.format": "json"}, "encode the rows with dynamic_kafka.functions.to_kafka"),
     "no checkpoint": (
         WRITE | {"sink.delivery-guarantee": "exactly-once"},
         "or 'checkpointLocation' as an option to make",
