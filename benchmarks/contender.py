@@ -214,18 +214,44 @@ class Contender:
             rows = messages.select(row.alias("row")).select("row.*")
         else:
             began = time.perf_counter()
-            self._environment.execute_sql("DROP TABLE IF EXISTS decoded")
-            more = {"format": "json", **(table or {})}
-            self._environment.execute_sql(
-                f"CREATE TABLE decoded ({columns}) WITH ('connector' = 'kafka', "
-                + "".join(f"'{name}' = '{text}', " for name, text in more.items())
-                + f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
-                "'scan.bounded.mode' = 'latest-offset', "
-                f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
-            )
+            self._create_table("decoded", columns, options, {"format": "json", **(table or {})})
             rows = self._environment.from_path("decoded")
         rows.write.format("noop").mode("overwrite").save()
         return {"seconds": time.perf_counter() - began, "rows": None}
+
+    def select(self, options: Options, *, columns: str, by: str) -> float:
+        """Sum the amounts of the paid orders among JSON messages, and return the seconds it takes.
+
+        Args:
+            options: The options of Spark's connector.
+            columns: All columns, in Spark's and in Flink's DDL. Spark reads only the used ones with `from_json`.
+            by: For ours: `sql` for a table of all columns, `value.format` for a DataFrame of the used ones.
+        """
+        began = time.perf_counter()
+        if self._format != "kafka" and by == "sql":
+            self._create_table("selected", columns, options, {"format": "json"})
+            query = "SELECT SUM(amount) AS s, COUNT(*) AS n FROM selected WHERE status = 'paid'"
+            self._environment.sql_query(query).collect()
+            return time.perf_counter() - began
+        reader = self._spark.read.format(self._format).options(**options)
+        if self._format == "kafka":
+            messages = reader.load().select(from_json(col("value").cast("string"), columns).alias("value"))
+        else:
+            used = "value STRUCT<status: STRING, amount: DOUBLE>"
+            messages = reader.option("value.format", "json").schema(used).load()
+        messages.where("value.status = 'paid'").selectExpr("SUM(value.amount)", "COUNT(*)").collect()
+        return time.perf_counter() - began
+
+    def count(self, options: Options, *, since_ms: int | None = None) -> float:
+        """Count the messages, or those since a time, and return the seconds it takes."""
+        began = time.perf_counter()
+        reader = self._spark.read.format(self._format).options(**options)
+        column = "partition INT" if since_ms is None else "timestamp TIMESTAMP"
+        messages = reader.load() if self._format == "kafka" else reader.schema(column).load()
+        if since_ms is not None:
+            messages = messages.where(f"timestamp >= timestamp_millis({since_ms})")
+        messages.count()
+        return time.perf_counter() - began
 
     def write(self, options: Options, *, rows: int, value_bytes: int) -> Result:
         """Write rows in a batch, generated in two tasks, and return the seconds it takes."""
@@ -269,6 +295,16 @@ class Contender:
         """End the session."""
         self._spark.stop()
         self._scratch.cleanup()
+
+    def _create_table(self, name: str, columns: str, options: Options, more: Options) -> None:
+        self._environment.execute_sql(f"DROP TABLE IF EXISTS {name}")
+        self._environment.execute_sql(
+            f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'kafka', "
+            + "".join(f"'{option}' = '{text}', " for option, text in more.items())
+            + f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
+            "'scan.bounded.mode' = 'latest-offset', "
+            f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
+        )
 
     def _stream(self, options: Options) -> DataFrame:
         return self._spark.readStream.format(self._format).options(**options).load()

@@ -1,6 +1,6 @@
-"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|steady ...`.
+"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|wide|steady ...`.
 
-`fill` and `avro` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
+`fill`, `avro` and `wide` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import fastavro
 from confluent_kafka import KafkaError, KafkaException, Producer
 from scripts.spark42 import ROOT
 
-__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "produce_one_each", "steady"]
+__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "fill_wide", "produce_one_each", "steady", "wide_columns"]
 
 VALUE_BYTES = 120
 _FIELDS = {"id": "long", "user": "string", "session": "string", "amount": "int", "x": "string"}
@@ -46,6 +46,17 @@ def fill(servers: str, topic: str, *, partitions: int, records: int, value_bytes
 def fill_avro(servers: str, topic: str, *, partitions: int, records: int, schema_id: int) -> None:
     """Write the same records as `fill` as Avro messages, with the id that a registry gave to `AVRO_SCHEMA`."""
     _call("avro", servers, topic, partitions, records, schema_id)
+
+
+def wide_columns(fields: int) -> str:
+    """Return the columns of `fill_wide` in the DDL of Spark and of Flink."""
+    others = (f"f{i} {'BIGINT' if i % 2 else 'STRING'}" for i in range(fields - 2))
+    return ", ".join(["status STRING", "amount DOUBLE", *others])
+
+
+def fill_wide(servers: str, topic: str, *, partitions: int, records: int, fields: int) -> None:
+    """Write JSON objects with so many fields. One in a hundred has the status `paid`."""
+    _call("wide", servers, topic, partitions, records, fields)
 
 
 @contextmanager
@@ -106,6 +117,14 @@ def _value(i: int, size: int) -> bytes:
     return (text + "x" * (size - 2 - len(text)) + '"}').encode()
 
 
+def _wide(i: int, fields: int) -> bytes:
+    mixed = i * 0x9E3779B97F4A7C15 % 2**64
+    others = {
+        f"f{n}": (mixed + n) % 1_000_000 if n % 2 else f"text {(mixed >> n % 40) % 10_000}" for n in range(fields - 2)
+    }
+    return json.dumps({"status": "open" if i % 100 else "paid", "amount": mixed % 100_000 / 100, **others}).encode()
+
+
 def _avro(i: int, schema_id: int, schema: Any) -> bytes:
     message = io.BytesIO()
     message.write(b"\0" + schema_id.to_bytes(4))
@@ -147,5 +166,7 @@ if __name__ == "__main__":
         _fill(
             to, topic, partitions, number, partial(_avro, schema_id=more[0], schema=fastavro.parse_schema(AVRO_SCHEMA))
         )
+    elif what == "wide":
+        _fill(to, topic, partitions, number, partial(_wide, fields=more[0]))
     else:
         _steady(to, topic, partitions, number)

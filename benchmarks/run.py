@@ -20,6 +20,7 @@ from benchmarks.protobuf import protobuf_decoding  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.rivals import avro, cluster_counts, first_batch, shapes  # noqa: E402
 from benchmarks.scaling import growth, memory  # noqa: E402
+from benchmarks.selection import selection  # noqa: E402
 from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
 from scripts import spark42  # noqa: E402
@@ -63,6 +64,7 @@ def main() -> int:
         "l": partial(avro, 100_000 if quick else 2_000_000, count),
         "m": partial(protobuf_decoding, 20_000 if quick else 200_000, count),
         "p": partial(first_batch, count),
+        "s": partial(selection, 50_000 if quick else 2_000_000, count),
         "q": partial(cluster_counts, sizes.records, count),
     }
     if against is None:
