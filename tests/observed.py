@@ -111,7 +111,7 @@ def worker(*reads: ReadReport, reporter: str = "worker", sequence: int = 1, **ch
         "emit_lag_s": {},
         "read": list(reads),
         "history_read": {"rows": 0, "bytes": 0, "read_ms": None},
-        "unread": {},
+        "decode_errors": None,
         "clients": {},
     }
     return cast("WorkerReport", found | changes)

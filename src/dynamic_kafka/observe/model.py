@@ -151,13 +151,13 @@ class Model:
                 if timestamp_ms is not None:
                     tally.timestamp_ms = max(timestamp_ms, tally.timestamp_ms or timestamp_ms)
                 source.last_read_ms = max(read_ms, source.last_read_ms or 0)
-        for kind, found in report["unread"].items():
-            was_unread = before["unread"].get(kind, []) if before else []
-            counts = {(u["cluster"], u["topic"]): u["records"] for u in was_unread}
-            totals = source.unread.setdefault(kind, {})
-            for u in found:
-                key = u["cluster"], u["topic"]
-                totals[key] = totals.get(key, 0) + u["records"] - counts.get(key, 0)
+        if report["decode_errors"] is not None:
+            were = (before["decode_errors"] if before else None) or []
+            counts = {(e["cluster"], e["topic"]): e["records"] for e in were}
+            totals = source.decode_errors = source.decode_errors or {}
+            for e in report["decode_errors"]:
+                key = e["cluster"], e["topic"]
+                totals[key] = totals.get(key, 0) + e["records"] - counts.get(key, 0)
         _take_clients(source, report, before, now_ms)
 
     def _take_sink(self, report: SinkReport, before: SinkReport | None, now_ms: int) -> None:

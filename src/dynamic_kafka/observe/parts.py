@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dynamic_kafka.observe.reports import HistoryRead, SinkReport, SourceReport, Transactions, UnreadKind
+from dynamic_kafka.observe.reports import HistoryRead, SinkReport, SourceReport, Transactions
 
 __all__ = [
     "HISTORY_LENGTH",
@@ -61,7 +61,7 @@ class SourcePart:
     query_id: str = ""
     name: str = ""
     tallies: Tallies = field(default_factory=dict)
-    unread: dict[UnreadKind, dict[tuple[str, str], int]] = field(default_factory=dict)
+    decode_errors: dict[tuple[str, str], int] | None = None
     tasks: int = 0
     errors: int = 0
     given_up: int = 0

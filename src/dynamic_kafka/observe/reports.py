@@ -13,6 +13,7 @@ __all__ = [
     "ClusterReport",
     "ClusterState",
     "Commits",
+    "DecodeErrors",
     "Event",
     "HistoryLeft",
     "HistoryRead",
@@ -24,8 +25,6 @@ __all__ = [
     "TopicReport",
     "TopicState",
     "Transactions",
-    "UnreadKind",
-    "UnreadReport",
     "WorkerReport",
 ]
 
@@ -33,9 +32,6 @@ ClusterState = Literal["starting", "reading", "draining", "retained", "unreachab
 """`starting`: nothing is read yet. `draining`: all topics are removed, and read to their ends. `retained`: all are removed,
 and their positions are kept. `unreachable`: the cluster does not answer (`reason`)."""
 TopicState = Literal["reading", "draining", "retained"]
-UnreadKind = Literal["undecoded", "errors"]
-"""`undecoded`: the native kernel did not decode them, because they are unusual or cannot be read.
-`errors`: they cannot be read; it is known of formats that are decoded in the tasks that read."""
 
 
 class Event(TypedDict):
@@ -266,8 +262,8 @@ class ReadReport(TypedDict):
     read_ms: list[int]
 
 
-class UnreadReport(TypedDict):
-    """How many records of a topic a worker has not decoded since it started."""
+class DecodeErrors(TypedDict):
+    """How many messages of a topic cannot be decoded, of those that a worker has read since it started."""
 
     cluster: str
     topic: str
@@ -292,7 +288,7 @@ class WorkerReport(TypedDict):
         emit_lag_s: By cluster: the time when the last record was handed to Spark, minus its timestamp.
         read: What was read.
         history_read: What was read of the history so far.
-        unread: What was not decoded, by its kind. A kind that the worker does not count is missing.
+        decode_errors: The messages that cannot be decoded; None if the worker does not decode any.
         clients: By cluster: librdkafka's own numbers (`register.consumer.metrics`), by their names in `clients`.
     """
 
@@ -310,7 +306,7 @@ class WorkerReport(TypedDict):
     emit_lag_s: dict[str, float]
     read: list[ReadReport]
     history_read: HistoryRead
-    unread: dict[UnreadKind, list[UnreadReport]]
+    decode_errors: list[DecodeErrors] | None
     clients: dict[str, dict[str, float]]
 
 

@@ -126,13 +126,8 @@ SERIES: tuple[Series, ...] = (
     _counter("source_records", "Records read.", _TOPIC, "numRecordsIn"),
     _counter("source_bytes", "Bytes read, as Arrow columns.", _TOPIC, "numBytesIn"),
     _counter(
-        "source_undecoded_records",
-        "Records that the native kernel did not decode: unusual ones, and those that cannot be read.",
-        _TOPIC,
-    ),
-    _counter(
         "source_decode_errors",
-        "Records that cannot be read, of formats that are decoded in the tasks that read.",
+        "Messages that cannot be decoded, of values that are decoded in the tasks that read.",
         _TOPIC,
     ),
     _counter("source_history_rows", "Rows of the history (`history.path`) read."),
@@ -284,14 +279,12 @@ def _of_cluster(cluster: ClusterStatus, cut: int) -> _Values:
         yield "source_records_total", (name, ""), cluster["records"]
         yield "source_bytes_total", (name, ""), cluster["bytes"]
         for topic in cluster["topics"]:  # samples with the same labels are added up
-            yield "source_undecoded_records_total", (name, ""), topic["undecoded"]
             yield "source_decode_errors_total", (name, ""), topic["decode_errors"]
         return
     for topic in cluster["topics"]:
         of_topic = name, topic["topic"]
         yield "source_records_total", of_topic, topic["records"]
         yield "source_bytes_total", of_topic, topic["bytes"]
-        yield "source_undecoded_records_total", of_topic, topic["undecoded"]
         yield "source_decode_errors_total", of_topic, topic["decode_errors"]
         if cut == 1:
             yield "source_pending_records", (*of_topic, ""), topic["pending_records"]

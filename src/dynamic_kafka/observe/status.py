@@ -97,7 +97,7 @@ class TopicStatus(TypedDict):
     """A topic: sums and the greatest lag of its partitions.
 
     `pending_records` is the sum of what is known, null if nothing is. `lag_known` says whether all of it is.
-    `undecoded` and `decode_errors` are the records that were not decoded (`UnreadKind`); null if they are not counted.
+    `decode_errors` are the messages that cannot be decoded; null if they are not counted.
     `partitions` is null unless the request asks for it: `/status.json?partitions=all`, or `?cluster=NAME&topic=NAME` for
     one topic, or `?cluster=NAME` for one cluster.
     """
@@ -110,7 +110,6 @@ class TopicStatus(TypedDict):
     lag_known: bool
     records: int | None
     bytes: int | None
-    undecoded: int | None
     decode_errors: int | None
     worst_partition: int | None
     partitions: list[PartitionStatus] | None

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart
-from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport, UnreadKind
+from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport
 from dynamic_kafka.observe.reports import MetadataStatus as MetadataReport
 from dynamic_kafka.observe.status import (
     ClusterStatus,
@@ -215,16 +215,10 @@ def _topic_status(
         # Also of partitions that are gone: a total never falls.
         records=sum(tally.records for tally in tallies.values()) if is_read_known else None,
         bytes=sum(tally.bytes for tally in tallies.values()) if is_read_known else None,
-        undecoded=_unread(source, "undecoded", c["cluster"], t["topic"]),
-        decode_errors=_unread(source, "errors", c["cluster"], t["topic"]),
+        decode_errors=None if source.decode_errors is None else source.decode_errors.get((c["cluster"], t["topic"]), 0),
         worst_partition=-worst[2] if worst is not None and worst[1] else None,
         partitions=shown if partitions else None,
     )
-
-
-def _unread(source: SourcePart, kind: UnreadKind, cluster: str, topic: str) -> int | None:
-    counted = source.unread.get(kind)
-    return None if counted is None else counted.get((cluster, topic), 0)
 
 
 def _sink_status(sink: SinkPart, now_ms: int) -> SinkStatus:

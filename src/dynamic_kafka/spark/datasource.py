@@ -356,7 +356,7 @@ class _ExecutorSide:
         if partition.task.history is not None:
             batches = of_history(batches, decoding)
         elif tally is not None:  # the rows of a history are no records of a cluster
-            batches = counted(counted(batches, tally, "undecoded", total=True), tally, "errors")
+            batches = counted(batches, tally)
         return gathered(batches, wanted) if UNDECODED in wanted else batches
 
     def _batches(

@@ -20,7 +20,6 @@ from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.columns import UNDECODED, UNDECODED_TYPE
 
 if TYPE_CHECKING:
-    from dynamic_kafka.observe.reports import UnreadKind
     from dynamic_kafka.source.executor.tally import Tally
 
 __all__ = ["counted", "decoding_of", "gathered", "of_history"]
@@ -61,44 +60,24 @@ def of_history(batches: Iterator[pa.RecordBatch], decoding: Decoding) -> Iterato
         yield batch
 
 
-def counted(
-    batches: Iterator[pa.RecordBatch], tally: Tally, kind: UnreadKind, *, total: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and count for the metrics the values that were not decoded.
+def counted(batches: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and count for the metrics the values that cannot be decoded.
 
     Args:
-        batches: Batches with `value`, `VALUE_ROW`, `cluster` and `topic`.
+        batches: Batches with `VALUE_ROW`, `cluster` and `topic`.
         tally: The tally.
-        kind: `undecoded` counts the values that have bytes and no row, `errors` the rows with an error.
-        total: True if the kernel leaves no value: then those with an error are the undecoded ones.
     """
-    tally.count_unread(kind, {})
+    tally.count_decode_errors({})
     for batch in batches:
-        values, rows = batch["value"], batch[VALUE_ROW]
-        found = _left(values, rows) if kind == "undecoded" and not total else _failed(rows)
-        if found is not None:
-            cluster, topics = batch["cluster"][0].as_py(), batch["topic"].filter(found).value_counts().to_pylist()
-            tally.count_unread(kind, {(cluster, topic["values"]): topic["counts"] for topic in topics})
+        rows = batch[VALUE_ROW]
+        errors = rows.field(ERROR)
+        if errors.null_count < len(errors):
+            import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
+
+            found = batch["topic"].filter(pc.is_valid(pc.struct_field(rows, ERROR))).value_counts().to_pylist()
+            cluster = batch["cluster"][0].as_py()
+            tally.count_decode_errors({(cluster, topic["values"]): topic["counts"] for topic in found})
         yield batch
-
-
-def _left(values: pa.Array, rows: pa.Array) -> pa.Array | None:
-    """Return which values have bytes and no row; None if no value has bytes. One that is decoded keeps no bytes."""
-    if values.null_count == len(values):
-        return None
-    import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
-
-    return pc.and_(rows.is_null(), pc.fill_null(pc.greater(pc.binary_length(values), 0), False))
-
-
-def _failed(rows: pa.Array) -> pa.Array | None:
-    """Return which rows have an error; None if none has."""
-    errors = rows.field(ERROR)
-    if errors.null_count == len(errors):
-        return None
-    import pyarrow.compute as pc
-
-    return pc.is_valid(pc.struct_field(rows, ERROR))
 
 
 def gathered(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -278,22 +278,20 @@ def test_the_watermark_waits_for_the_slowest_partition_unless_it_is_idle() -> No
     assert model.status(later_ms)["queries"][0]["sources"][0]["watermark_lag_s"] == 0.0
 
 
-def test_records_that_were_not_decoded_have_series_where_they_are_counted() -> None:
+def test_messages_that_cannot_be_decoded_have_series_where_they_are_counted() -> None:
     """Of a query whose values only Spark decodes nothing is known, so there is no series."""
     found = series_of(source(cluster()), worker(read({0: 5})))
-    assert "dynamic_kafka_source_undecoded_records_total" not in found
-    model = model_of(source(cluster(), cluster("west")), worker(unread={"undecoded": []}))
-    for sequence, records in ((2, 3), (3, 4)):
-        left = [{"cluster": "east", "topic": "orders", "records": records}]
-        model.report(worker(sequence=sequence, unread={"undecoded": left}), BEGAN_MS)
-    model.report(worker(reporter="other", unread={"undecoded": left}), BEGAN_MS)
-    found = samples(model.status(BEGAN_MS))
-    assert value(found, "source_undecoded_records_total", "east", "orders") == 8
-    assert value(found, "source_undecoded_records_total", "west", "orders") == 0
     assert "dynamic_kafka_source_decode_errors_total" not in found
+    model = model_of(source(cluster(), cluster("west")), worker(decode_errors=[]))
+    for sequence, records in ((2, 3), (3, 4)):
+        errors = [{"cluster": "east", "topic": "orders", "records": records}]
+        model.report(worker(sequence=sequence, decode_errors=errors), BEGAN_MS)
+    model.report(worker(reporter="other", decode_errors=errors), BEGAN_MS)
+    found = samples(model.status(BEGAN_MS))
+    assert value(found, "source_decode_errors_total", "east", "orders") == 8
+    assert value(found, "source_decode_errors_total", "west", "orders") == 0
     cut = source(cluster("east", topic("a"), topic("orders")), max_partitions=1)
-    found = series_of(cut, worker(unread={"undecoded": left, "errors": left}))
-    assert value(found, "source_undecoded_records_total", "east", "") == 4
+    found = series_of(cut, worker(decode_errors=errors))
     assert value(found, "source_decode_errors_total", "east", "") == 4
 
 
@@ -364,7 +362,7 @@ def test_every_sample_has_the_labels_of_its_declaration() -> None:
             emit_lag_s={"east": 0.5},
             clients={"east": numbers},
             query_id="id-1",
-            unread={"undecoded": [], "errors": []},
+            decode_errors=[],
         ),
         sink(query_id="id-1", clients={"east": numbers}),
     )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dynamic_kafka.observe.clients import ClientTotals
 from dynamic_kafka.observe.place import Address
 from dynamic_kafka.observe.reporter import Reporter, new_name
-from dynamic_kafka.observe.reports import HistoryRead, UnreadKind
+from dynamic_kafka.observe.reports import HistoryRead
 from dynamic_kafka.source.executor.fetcher import Run
 from dynamic_kafka.source.observation import Observation
 
@@ -49,7 +49,7 @@ class Tally:
         self._lock = threading.Lock()
         self._run, self._name = run, new_name()
         self._counts: dict[tuple[str, str], dict[int, _Count]] = {}
-        self._unread: dict[UnreadKind, dict[tuple[str, str], int]] = {}
+        self._decode_errors: dict[tuple[str, str], int] | None = None
         self._emit_lag_s: dict[str, float] = {}
         self._totals: dict[str, ClientTotals] = {}
         self._clients: dict[str, dict[str, float]] = {}
@@ -117,10 +117,10 @@ class Tally:
                 rows=of["rows"] + rows, bytes=of["bytes"] + size, read_ms=int(time.time() * 1000)
             )
 
-    def count_unread(self, kind: UnreadKind, found: Mapping[tuple[str, str], int]) -> None:
-        """Count records that were not decoded, by cluster and topic. The first call says that they are counted at all."""
+    def count_decode_errors(self, found: Mapping[tuple[str, str], int]) -> None:
+        """Count messages that cannot be decoded, by cluster and topic. The first call says that they are counted at all."""
         with self._lock:
-            known = self._unread.setdefault(kind, {})
+            known = self._decode_errors = self._decode_errors or {}
             for topic, records in found.items():
                 known[topic] = known.get(topic, 0) + records
 
@@ -150,10 +150,12 @@ class Tally:
                     for (cluster, topic), of in self._counts.items()
                 ],
                 "history_read": self._history_read,
-                "unread": {
-                    kind: [{"cluster": cluster, "topic": topic, "records": n} for (cluster, topic), n in found.items()]
-                    for kind, found in self._unread.items()
-                },
+                "decode_errors": None
+                if self._decode_errors is None
+                else [
+                    {"cluster": cluster, "topic": topic, "records": records}
+                    for (cluster, topic), records in self._decode_errors.items()
+                ],
                 "clients": dict(self._clients),
             }
 

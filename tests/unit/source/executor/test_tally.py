@@ -75,11 +75,11 @@ def test_a_task_that_fails_is_counted() -> None:
 
 
 def test_what_is_not_counted_is_not_reported_as_none() -> None:
-    """A kind of records that were not decoded is known from the first call on."""
+    """Messages that cannot be decoded are known from the first call on."""
     tally = Tally("run")
-    assert tally._report(False)["unread"] == {}
-    tally.count_unread("undecoded", {})
-    assert tally._report(False)["unread"] == {"undecoded": []}
+    assert tally._report(False)["decode_errors"] is None
+    tally.count_decode_errors({})
+    assert tally._report(False)["decode_errors"] == []
     for _ in range(2):
-        tally.count_unread("undecoded", {("east", "a"): 3})
-    assert tally._report(False)["unread"] == {"undecoded": [{"cluster": "east", "topic": "a", "records": 6}]}
+        tally.count_decode_errors({("east", "a"): 3})
+    assert tally._report(False)["decode_errors"] == [{"cluster": "east", "topic": "a", "records": 6}]
