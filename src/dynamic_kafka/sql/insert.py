@@ -73,7 +73,6 @@ class Jobs:
                 _check_never_a_stream(rows, table, config, name)
             _write(rows, table)
             return None
-        note_tasks_of_state(rows)
         running = _start(rows, table, config, name, final=final)
         self._jobs[name] = query, own, running
         return running
@@ -135,6 +134,7 @@ def _write(rows: DataFrame, table: Table) -> None:
 
 
 def _start(rows: DataFrame, table: Table, config: TableConfig, name: str, *, final: bool) -> StreamingQuery:
+    note_tasks_of_state(rows)
     checkpoint = _checkpoint(rows, config, name, table)
     if isinstance(table, OtherTable):
         rows = _other_rows(rows, table)

@@ -7,7 +7,7 @@ watermark come last, on the table's own names.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -105,16 +105,18 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         needed = needed.add(LAST_ROW, BooleanType())
     messages = _with_conditions(reader.format(NAME).schema(needed).options(**options).load(), table)
     dead_letter = None if table.letters is None else set_aside(table.letters)
-    of_message = _columns_of(messages)
+    fetched = frozenset(needed.names)  # each question for the columns of a DataFrame takes Spark some 20 ms
+    of_message = _columns_of(fetched)
     readable = apply_error_policy(
-        _decoded(messages, table, of_message),
+        _decoded(messages, table, fetched, of_message),
         _parts(table),
         table.on_error,
         _name(table),
         dead_letter,
         column=of_message,
     )
-    return finished(_rows(_with_rows(readable, table), table), table.definition, streaming=streaming)
+    rows = _rows(_with_rows(readable, table, fetched), table, fetched)
+    return finished(rows, table.definition, streaming=streaming)
 
 
 def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -> DataFrame:
@@ -275,9 +277,9 @@ def _with_conditions(messages: DataFrame, table: KafkaTable) -> DataFrame:
     return found.select(f"{_MESSAGE}.*")
 
 
-def _columns_of(messages: DataFrame) -> Callable[[str], Column]:
+def _columns_of(fetched: Collection[str]) -> Callable[[str], Column]:
     """Return what finds a column, by its name, of the messages that are not decoded yet or have an error."""
-    apart = UNDECODED_TYPE.names if UNDECODED in messages.columns else []
+    apart = UNDECODED_TYPE.names if UNDECODED in fetched else []
     return lambda name: F.col(f"{UNDECODED}.{name}" if name in apart else name)
 
 
@@ -310,27 +312,29 @@ def _nullable(type_: DataType) -> Any:
             return type_
 
 
-def _decoded(messages: DataFrame, table: KafkaTable, column: Callable[[str], Column]) -> DataFrame:
+def _decoded(
+    messages: DataFrame, table: KafkaTable, fetched: Collection[str], column: Callable[[str], Column]
+) -> DataFrame:
     """Return the messages with their decoded parts."""
     found = {}
     for encoding in _encodings(table):
-        if encoding.name != "value" or VALUE_ROW not in messages.columns:
+        if encoding.name != "value" or VALUE_ROW not in fetched:
             found[encoding.name] = once(_decode(encoding, column))
         else:  # it is decoded already
             found[encoding.name] = F.col(VALUE_ROW)
     return messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
 
 
-def _with_rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
+def _with_rows(decoded: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
     """Return the messages that have rows. It comes after the error policy: a message without rows can have an error."""
-    is_last = F.col(LAST_ROW) if LAST_ROW in decoded.columns else F.lit(False)
+    is_last = F.col(LAST_ROW) if LAST_ROW in fetched else F.lit(False)
     if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
-        read = _is_tombstone(decoded) | F.col("__value").isNotNull()
+        read = _is_tombstone(fetched) | F.col("__value").isNotNull()
         return decoded.where((_has_key() & read) | is_last)
     if table.value.format.changelog:
         return decoded
     has_row = F.col("__value").isNotNull()
-    has_row |= F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in decoded.columns else F.lit(False)
+    has_row |= F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in fetched else F.lit(False)
     return decoded.where(has_row | is_last)
 
 
@@ -339,10 +343,10 @@ def _has_key() -> Column:
     return F.col("key").isNotNull() & F.col("__key").isNotNull()
 
 
-def _is_tombstone(messages: DataFrame) -> Column:
+def _is_tombstone(fetched: Collection[str]) -> Column:
     """Return whether a message has no value. One that was decoded where it was read has a row in place of its bytes."""
     no_bytes = F.col("value").isNull()
-    return no_bytes & F.col(VALUE_ROW).isNull() if VALUE_ROW in messages.columns else no_bytes
+    return no_bytes & F.col(VALUE_ROW).isNull() if VALUE_ROW in fetched else no_bytes
 
 
 def _encodings(table: KafkaTable) -> Iterator[Encoding]:
@@ -377,23 +381,23 @@ def _nulls_in_key(key: Encoding) -> Iterator[Column]:
         yield F.when(is_null, f"Column '{column}' is NULL, but it is in the PRIMARY KEY")
 
 
-def _rows(decoded: DataFrame, table: KafkaTable) -> DataFrame:
+def _rows(decoded: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
     """Return the table's physical and metadata columns, and `row_kind`."""
     value = "__value"
     kind: list[Column] = []
     if table.upsert:
-        kind = [F.when(_is_tombstone(decoded), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
+        kind = [F.when(_is_tombstone(fetched), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
     elif table.value.format.changelog:
         found = F.col(f"__value.{ROWS}")
-        if LAST_ROW in decoded.columns:
+        if LAST_ROW in fetched:
             found = F.when(F.col(LAST_ROW), F.array_repeat(F.get(found, F.lit(0)), 1)).otherwise(found)
         decoded = decoded.select("*", F.explode(found).alias(_ROW))
         value = f"{_ROW}.row"
         kind = [F.col(f"{_ROW}.{ROW_KIND}").alias(ROW_KIND)]
     columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.metadata)]
-    if HISTORY_ROW in decoded.columns:
+    if HISTORY_ROW in fetched:
         columns = [(name, _or_of_history(name, column)) for name, column in columns]
-    last = [F.col(LAST_ROW)] if LAST_ROW in decoded.columns else []
+    last = [F.col(LAST_ROW)] if LAST_ROW in fetched else []
     return decoded.select(*(column.alias(name) for name, column in columns), *kind, *last)
 
 
