@@ -25,6 +25,7 @@ from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.schema_ids import schema_id_header
 from dynamic_kafka.functions import from_kafka
 from tests.schema_registry import SchemaRegistry
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -78,6 +79,7 @@ def conf(spark: SparkSession) -> Iterator[Any]:
             spark.conf.set(key, value)
 
 
+@needs("TIME")
 @pytest.mark.parametrize("options", [{}, {"avro.encoding": "json"}, {"avro.timestamp_mapping.legacy": False}])
 def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str, Any]) -> None:
     """Values, nulls, a null row as a null message, in either encoding and mapping."""
