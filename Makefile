@@ -19,7 +19,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel release-check lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
 # SPARK=4.1 runs the tests of Spark with that version, in an environment of its own.
@@ -64,6 +64,10 @@ $(OBSERVERS): scripts/get-observers | $(STAMP)
 
 wheel: install ## Make the project's wheel, with the kernel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' .
+
+release-check: install ## Build the source archive and a wheel from it, and try them in an empty environment
+	$(BIN)/python -m pip install --quiet --group release
+	scripts/release-check
 
 ##@ Checks
 
