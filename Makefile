@@ -19,10 +19,16 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel lint format test test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel release-check lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
-PYTEST = $(BIN)/python -m pytest
+# SPARK=4.1 runs the tests of Spark with that version, in an environment of its own.
+SPARK ?=
+PYTEST = $(BIN)/python $(if $(SPARK),scripts/spark_versions.py $(SPARK)) -m pytest
+# What is run: with SPARK only a folder of tests of Spark, unless PYTEST_ARGS names others.
+TESTS = $(or $(PYTEST_ARGS),$(if $(SPARK),$(1)))
+# What has to hold with every version of Spark, in four minutes.
+CORE := $(addprefix tests/spark/test_,front_options.py sink.py sink_exactly_once.py sql.py first_rows.py)
 # Each process has brokers and a Spark session of its own. The short tests wait for half of their time, so there are more processes
 # than cores. The files with the long tests come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
@@ -33,7 +39,7 @@ help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
+	@printf '\nVariables: PYTHON=python3.x (install), PYTEST_ARGS=... (test*), SPARK=4.1 (test, test-crash), ARGS=... (chaos, observe), BENCH_ARGS=... (bench)\n'
 
 install: $(STAMP) $(KERNEL) $(OBSERVERS) ## Make .venv with the project (editable) and all that developing it needs
 
@@ -42,7 +48,7 @@ $(STAMP): pyproject.toml
 	@PYTHON='$(PYTHON)' sh scripts/check-tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first with --group
-	$(BIN)/python -m pip install --quiet --editable '.[spark,http,jks,rich]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[http,jks,rich]' --group dev --group spark
 	@touch $@
 
 # Built again only when its sources have changed.
@@ -58,6 +64,10 @@ $(OBSERVERS): scripts/get-observers | $(STAMP)
 
 wheel: install ## Make the project's wheel, with the kernel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist --config-settings=build-args='--compatibility pypi' .
+
+release-check: install ## Build the source archive and a wheel from it, and try them in an empty environment
+	$(BIN)/python -m pip install --quiet --group release
+	scripts/release-check
 
 ##@ Checks
 
@@ -75,7 +85,10 @@ format: install ## Repair what can be repaired of style and formatting
 ##@ Tests
 
 test: install ## Run what a change needs, in minutes, e.g. PYTEST_ARGS='tests/unit -k jaas'
-	$(PYTEST) -n 3 $(BY_FILE) -m 'not slow and not crash and not network' $(PYTEST_ARGS)
+	$(PYTEST) -n 3 $(BY_FILE) -m 'not slow and not crash and not network' $(call TESTS,tests/spark)
+
+test-oldest-spark: ## Run the core of the tests of Spark with the oldest version that is supported
+	$(MAKE) test SPARK=4.1 PYTEST_ARGS='$(CORE)'
 
 test-kernel: install ## Run the tests of the native kernel that are in Rust; the first time it is compiled for two minutes
 	cd native && cargo test --quiet --release --workspace --lib --tests
@@ -88,7 +101,7 @@ test-slow: install ## Run the longer tests, and those of properties with more ex
 	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 2 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
-	$(PYTEST) -m crash -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(PYTEST) -m crash -n 2 --dist worksteal $(call TESTS,tests/crash)
 
 test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 21 and the kernel built there; as root
 	scripts/second-system make test PYTEST_ARGS=tests/unit

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from scripts.spark42 import ROOT, jars, python
+from scripts.spark_versions import ROOT, jars, python
 
 __all__ = ["JVM", "OURS", "RIVAL", "Child", "Driver", "alternate", "both", "checkout", "pairs"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from benchmarks.drivers import Child
-from scripts.spark42 import ROOT, jars
+from scripts.spark_versions import ROOT, jars
 
 __all__ = ["FLINK", "FLINK_POM", "Flink"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import fastavro
 from confluent_kafka import KafkaError, KafkaException, Producer
-from scripts.spark42 import ROOT
+from scripts.spark_versions import ROOT
 
 __all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "fill_wide", "produce_one_each", "steady", "wide_columns"]
 

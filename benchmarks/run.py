@@ -23,7 +23,7 @@ from benchmarks.scaling import growth, memory  # noqa: E402
 from benchmarks.selection import selection  # noqa: E402
 from benchmarks.sink import exactly_once_against, exactly_once_cost, sink_throughput  # noqa: E402
 from rich.console import Console  # noqa: E402
-from scripts import spark42  # noqa: E402
+from scripts import spark_versions  # noqa: E402
 
 Case = Callable[[Callable[[str], None]], Iterator[Result]]
 
@@ -78,10 +78,10 @@ def main() -> int:
     if unknown := set(chosen) - set(cases):
         parser.error(f"unknown case: {', '.join(sorted(unknown))}; the cases are {', '.join(sorted(cases))}")
 
-    spark42.python()  # prepare both now, not during a measurement
-    spark42.jars(RIVAL)
+    spark_versions.python()  # prepare both now, not during a measurement
+    spark_versions.jars(RIVAL)
     if against is None:
-        spark42.jars(FLINK_POM)
+        spark_versions.jars(FLINK_POM)
     # The table is wide, and a pipe does not limit the width.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     began = time.monotonic()

@@ -2,7 +2,7 @@
 
 Two clusters have a record for each minute of a week, and the weeks follow each other. A query with small batches counts the
 records of each ten minutes, with a delay of ten minutes. It runs three times: aligned, not aligned, and with Spark's own
-Kafka connector (a union of two sources with one watermark). It needs the environment of `spark42`, in which the jar works.
+Kafka connector (a union of two sources with one watermark). It needs Spark 4.2 (`spark_versions`), for the jar.
 
     python -m scripts.event_time
 """
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts.spark42 import ROOT, jars, python
+from scripts.spark_versions import ROOT, jars, python
 
 MINUTE_MS = 60_000
 RECORDS = 7 * 24 * 60

@@ -1,9 +1,16 @@
-"""Read and write with what is installed: two clusters, a stream, exactly-once, SQL. `scripts/try-wheels` runs it."""
+"""Read and write with what is installed: README's program, then two clusters, a stream, exactly-once, SQL.
+
+`scripts/try-wheels` runs it.
+"""
 
 from __future__ import annotations
 
 import platform
+import re
+import subprocess
+import sys
 import tempfile
+from importlib.metadata import metadata
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,8 +23,16 @@ from dynamic_kafka.testing import KafkaBroker, produce
 ROWS = 1_000
 
 
+def run_readme() -> None:
+    """Run the first program of README, which is the description of what is installed, and look for its last row."""
+    program = re.findall(r"^```python\n(.*?)^```", str(metadata("pyspark-dynamic-kafka")), re.DOTALL | re.MULTILINE)[0]
+    shown = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "flight 3 from jfk" in shown, shown
+
+
 def main() -> None:
     """Fail if a row is missing, or if the kernel cannot be used."""
+    run_readme()
     version = kernel().__version__
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

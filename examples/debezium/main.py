@@ -20,7 +20,7 @@ from examples.debezium.follow import KEYS
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from scripts import spark42
+from scripts import spark_versions
 
 from dynamic_kafka.testing import KafkaBroker
 
@@ -90,11 +90,17 @@ def follow(
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="delta-"))
         log = stack.enter_context(tempfile.TemporaryFile("w+"))
-        arguments = [bootstrap_servers, topic_prefix, folder, spark42.jars(_DELTA), *["--with-schema"] * with_schema]
+        arguments = [
+            bootstrap_servers,
+            topic_prefix,
+            folder,
+            spark_versions.jars(_DELTA),
+            *["--with-schema"] * with_schema,
+        ]
         child = stack.enter_context(
             subprocess.Popen(
-                [spark42.python(), "-m", "examples.debezium.follow", *arguments],
-                cwd=spark42.ROOT,
+                [spark_versions.python(), "-m", "examples.debezium.follow", *arguments],
+                cwd=spark_versions.ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

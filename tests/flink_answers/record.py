@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.spark42 import jars
+from scripts.spark_versions import jars
 
 from tests.flink_answers.cases import EXPRESSIONS, QUERIES, ROWS, ZONES
 from tests.flink_answers.corpus import CORPUS, TABLES, values, views

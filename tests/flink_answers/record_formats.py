@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.spark42 import jars
+from scripts.spark_versions import jars
 
 from tests.flink_answers.avro_messages import AVRO, SCHEMAS
 from tests.flink_answers.messages import serving

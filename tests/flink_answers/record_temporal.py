@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scripts.spark42 import jars
+from scripts.spark_versions import jars
 
 __all__ = ["TEMPORAL", "TEMPORAL_ANSWERS"]
 

@@ -16,6 +16,7 @@ from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.spark.conftest import RecordingSink
 from tests.spark.sinks import once, values
 from tests.spark.tables import Topic
+from tests.versions import needs
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -42,6 +43,7 @@ def read(sink: RecordingSink) -> list[tuple[int, int]]:
     return sorted((row[2], row[3]) for row in sink.rows())
 
 
+@needs("AvailableNow")
 def test_a_query_goes_on_at_exactly_the_positions_that_were_set(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, sink: RecordingSink, checkpoint: str
 ) -> None:
@@ -62,6 +64,7 @@ def test_a_query_goes_on_at_exactly_the_positions_that_were_set(
     assert sorted(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*")) == [0, 1, 2]
 
 
+@needs("AvailableNow")
 def test_a_query_that_still_runs_is_ended_and_not_misled(
     spark: SparkSession,
     cluster_a: KafkaBroker,

@@ -27,6 +27,7 @@ from dynamic_kafka.functions import from_kafka, to_kafka
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import Topic
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -80,6 +81,7 @@ def conf(spark: SparkSession) -> Iterator[Any]:
             spark.conf.set(key, value)
 
 
+@needs("TIME")
 @pytest.mark.parametrize("options", [{}, {"avro.encoding": "json"}, {"avro.timestamp_mapping.legacy": False}])
 def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str, Any]) -> None:
     """Values, nulls, a null row as a null message, in either encoding and mapping."""

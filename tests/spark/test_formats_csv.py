@@ -28,6 +28,7 @@ from tests.spark.texts import (
     session,
     written,
 )
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -181,6 +182,7 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
     return read(spark, CSV, READ_CSV)
 
 
+@needs("TIME")
 @pytest.mark.parametrize("n", range(len(READ_CSV)), ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV])
 def test_csv_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a line holds."""

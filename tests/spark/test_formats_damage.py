@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR, format_named
 from tests.spark.texts import Message, checked, examples, frame
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +37,7 @@ def damaged(draw: st.DrawFn, message: bytes) -> bytes:
     return bytes(result)
 
 
+@needs("TIME")
 @pytest.mark.parametrize("name", ["json", "csv"])
 def test_no_message_is_lost_or_fails_the_query(spark: SparkSession, name: str) -> None:
     """Each one is a row or an error; none of them only if it is null or empty, or if errors are ignored."""

@@ -33,6 +33,7 @@ from tests.spark.texts import (
     session,
     written,
 )
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -243,6 +244,7 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
     return read(spark, JSON, READ_JSON)
 
 
+@needs("TIME")
 @pytest.mark.parametrize("n", range(len(READ_JSON)), ids=[ddl for ddl, _, _ in READ_JSON])
 def test_json_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a field holds, and whatever the message is."""

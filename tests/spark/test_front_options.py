@@ -13,6 +13,7 @@ from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
 from tests.spark.conftest import RecordingSink
 from tests.spark.tables import Topic
+from tests.versions import needs
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -95,6 +96,7 @@ def test_a_user_schema_narrows_the_columns(spark: SparkSession, cluster_a: Kafka
         reader.schema("value string").load().count()
 
 
+@needs("lastProgress")
 def test_a_stream_follows_two_clusters(
     spark: SparkSession,
     cluster_a: KafkaBroker,

@@ -15,10 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import FOR_EVER, Topic, create, first_rows, on, rows, without
+from tests.versions import needs
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
+@needs("AvailableNow")
 def test_a_count_goes_on_across_the_switch_and_a_restart(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, checkpoint: str
 ) -> None:

@@ -18,6 +18,7 @@ from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile
 from tests.spark.tables import Topic, create, on
+from tests.versions import needs
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -184,6 +185,7 @@ def test_every_metric_of_the_seeds_is_served(
     wait_until(has_ended, 30, "the end of its series")
 
 
+@needs("lastProgress")
 @pytest.mark.usefixtures("stopped")
 def test_messages_that_cannot_be_decoded_are_counted(
     env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, checkpoint: str

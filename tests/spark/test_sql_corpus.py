@@ -23,6 +23,7 @@ from dynamic_kafka.sql.stream_errors import of_streams
 from tests.flink_answers.corpus import CORPUS, TABLES, kafka_table, views
 from tests.flink_answers.record import CORPUS_ANSWERS
 from tests.spark.test_sql_against_flink import same_rows
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -202,6 +203,7 @@ def check(spark: SparkSession, tables: TableEnvironment, names: list[str]) -> No
 RUNNING = [name for name in CORPUS if name not in {*REFUSED, *FLINKS_MISTAKES, *UNKNOWN, "options"}]
 
 
+@needs("ROW_NUMBER")
 def test_ranks_distinct_counts_and_cumulated_windows_beside_flink(
     spark: SparkSession, tables: TableEnvironment
 ) -> None:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.versions import SINCE
 
 from dynamic_kafka import errors
 
@@ -133,3 +134,10 @@ def test_every_argument_in_the_document_of_the_command_line_exists() -> None:
     known = "".join(path.read_text() for path in (PACKAGE / "cli").rglob("*.py"))
     named = set(re.findall(r"(--[a-z][a-z-]+)", TEXTS["docs/cli.md"]))
     assert {argument for argument in named if f'"{argument}"' not in known} <= {"--command-config"}
+
+
+def test_what_versions_of_spark_lack_is_in_the_document_for_operators() -> None:
+    """Each thing for which tests are skipped has its row, with the version that has it, and no row is left over."""
+    chapter = TEXTS["docs/operations.md"].partition("## Versions of Spark")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| .*`(?:Trigger\.)?(\w+)`.* \| (\d+)\.(\d+) \|", chapter, re.MULTILINE)
+    assert {what: (int(major), int(minor)) for what, major, minor in rows} == SINCE

@@ -14,7 +14,8 @@ from dynamic_kafka.sql.script_errors import java_message, reason_of
 
 __all__ = ["loading"]
 
-_MISSING = re.compile(r"\[(?:CANNOT_LOAD_CATALOG|DATA_SOURCE_NOT_FOUND)\b")
+# The second before Spark 4.2, without a name.
+_MISSING = re.compile(r"\[(?:CANNOT_LOAD_CATALOG|DATA_SOURCE_NOT_FOUND)\b|^Cannot find catalog plugin class")
 _DOES_NOT_FIT = re.compile(
     r"\bjava\.lang\.(?:IncompatibleClassChange|NoClassDefFound|NoSuchMethod|NoSuchField|AbstractMethod|Verify|"
     r"UnsupportedClassVersion)Error\b"

@@ -1,0 +1,30 @@
+"""What some tests need, and not each supported version of Spark has. Where it is missing, they are skipped and say so."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from typing import Literal
+
+import pytest
+
+__all__ = ["SINCE", "SPARK", "needs"]
+
+SPARK = tuple(map(int, re.findall(r"\d+", version("pyspark"))[:2]))
+"""The version of Spark that runs the tests, such as (4, 1)."""
+
+Lacking = Literal["AvailableNow", "lastProgress", "ROW_NUMBER", "TIME"]
+SINCE: dict[Lacking, tuple[int, int]] = {
+    "AvailableNow": (4, 2),  # in several batches
+    "lastProgress": (4, 2),  # with the source's state
+    "ROW_NUMBER": (4, 2),  # over streams: max_by and min_by with three arguments
+    "TIME": (4, 2),  # switched on
+}
+"""The version that first has it. The table in docs/operations.md says what it is."""
+
+
+def needs(what: Lacking) -> pytest.MarkDecorator:
+    """Skip a test with a version of Spark that lacks something of `SINCE`."""
+    return pytest.mark.skipif(
+        SINCE[what] > SPARK, reason=f"Spark {'.'.join(map(str, SPARK))} lacks {what}, see docs/operations.md"
+    )
