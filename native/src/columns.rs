@@ -44,7 +44,7 @@ const MOST_BYTES: usize = i32::MAX as usize;
 pub enum Column {
     /// The key.
     Key,
-    /// The value. If values are decoded, only of the records that have an error or are left to Spark, and empty ones.
+    /// The value. If values are decoded, only of the records that have an error, and empty ones.
     Value,
     /// The decoded values.
     ValueRow,

@@ -8,10 +8,9 @@ use arrow_data::ArrayData;
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::{DataType, Schema};
 use dynamic_kafka_decode::{self as decode, Key, Spec};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::python::{Batch, guarded, locked};
+use crate::python::{Batch, guarded, locked, refused};
 
 /// The id of a schema: a number, or the beginning of a header.
 #[derive(FromPyObject, IntoPyObject)]
@@ -142,8 +141,4 @@ fn value(array: &BinaryArray, index: usize) -> Option<&[u8]> {
 
 fn header(headers: &Option<BinaryArray>, index: usize) -> Option<&[u8]> {
     headers.as_ref().and_then(|headers| value(headers, index))
-}
-
-fn refused(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

@@ -7,10 +7,9 @@ use arrow_data::ArrayData;
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::{DataType, Schema};
 use dynamic_kafka_encode::{self as encode, Spec};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::python::{Batch, guarded};
+use crate::python::{Batch, guarded, refused};
 
 type Encoded = (Batch, Vec<(usize, String, String)>);
 
@@ -46,8 +45,4 @@ impl Encoder {
         let batch = RecordBatch::try_from_iter_with_nullable([("messages", messages, true)]).map_err(refused)?;
         Ok((Batch { batch }, encoded.errors))
     }
-}
-
-fn refused(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

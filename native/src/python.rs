@@ -62,6 +62,11 @@ fn record_error(py: Python<'_>, cluster: &str, problem: Problem) -> PyErr {
     made().unwrap_or_else(|other| other)
 }
 
+/// Return the error of an argument that is not accepted.
+pub(crate) fn refused(error: impl ToString) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
 /// Call a function without the GIL. If it panics, the error is an ordinary one of Python.
 pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| caught(call)).map_err(|reason| {
@@ -183,10 +188,10 @@ impl Consumer {
         decode: Option<(PyArrowType<Schema>, String)>,
     ) -> PyResult<()> {
         let decode = decode.map(|(columns, spec)| Spec::new(&spec, &columns.0.fields)).transpose();
-        let decode = decode.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let decode = decode.map_err(refused)?;
         let wanted = columns
             .iter()
-            .map(|name| Column::named(name).ok_or_else(|| PyValueError::new_err(format!("no column '{name}'"))))
+            .map(|name| Column::named(name).ok_or_else(|| refused(format!("no column '{name}'"))))
             .collect::<PyResult<Vec<_>>>()?;
         self.detached(py, |consumer| consumer.assign(&ranges, wanted, decode, cluster))
     }
@@ -198,7 +203,7 @@ impl Consumer {
     fn learn(&self, py: Python<'_>, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
         let schemas = schemas.into_iter().map(|(id, schema)| (id.into(), schema)).collect();
         let learned = self.detached(py, |consumer| Ok(consumer.learn(schemas)))?;
-        learned.map_err(|error| PyValueError::new_err(error.to_string()))
+        learned.map_err(refused)
     }
 
     /// Fetch a range from a position on.
@@ -283,7 +288,7 @@ impl Rows {
     /// Take the columns over; nothing is copied. See `sink/records.py`.
     #[new]
     fn new(py: Python<'_>, batch: PyArrowType<RecordBatch>, topics: Vec<String>) -> PyResult<Self> {
-        let rows = guarded(py, || rows::Rows::new(&batch.0, topics))?.map_err(PyValueError::new_err)?;
+        let rows = guarded(py, || rows::Rows::new(&batch.0, topics))?.map_err(refused)?;
         Ok(Self { rows: Mutex::new(rows) })
     }
 }

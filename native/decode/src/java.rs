@@ -112,7 +112,7 @@ fn hexadecimal<const BITS: i64, const LOWEST: i64>(text: &str) -> Option<f64> {
 /// Return the unscaled value of `new BigDecimal`, rounded to a scale half up; none if it has more digits than the precision.
 /// Blanks around it are skipped.
 pub(crate) fn decimal(text: &str, precision: u8, scale: i8) -> Option<i128> {
-    if let Ok(value) = text::decimal(text.as_bytes(), precision, scale) {
+    if let Some(value) = text::decimal(text.as_bytes(), precision, scale) {
         return Some(value); // the common form
     }
     let (negative, text) = sign(trim(text));

@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::columns::{Column, Values, part, range};
+use crate::fault::{Fault, Written};
 use crate::spec::{Type, Unsupported};
-use crate::{Uncertain, numbers, text};
+use crate::{numbers, text};
 
 const LONGEST_CHECKED: usize = 24;
 
@@ -57,8 +58,8 @@ impl Writer {
     }
 
     /// Append a row, which is not null.
-    pub(crate) fn write(&self, rows: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
-        let Values::Struct(columns) = &rows.values else { return Err(Uncertain) };
+    pub(crate) fn write(&self, rows: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
+        let Values::Struct(columns) = &rows.values else { return Err(Fault::plan()) };
         let mut buffer = Vec::new();
         for (index, (type_, column)) in self.columns.iter().zip(columns).enumerate() {
             if index > 0 {
@@ -81,7 +82,7 @@ impl Writer {
     }
 
     /// Append a value, which is not null.
-    fn value(&self, type_: &Type, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+    fn value(&self, type_: &Type, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
         match (type_, &column.values) {
             (Type::Boolean, Values::Boolean(v)) => {
                 out.extend_from_slice(if v.value(row) { b"true" } else { b"false" });
@@ -94,7 +95,7 @@ impl Writer {
             (Type::Float64, Values::Float64(v)) => numbers::double(v[row], out),
             (Type::Decimal(..), Values::Decimal(v, scale)) => {
                 let write = if self.dialect.scientific { numbers::decimal } else { numbers::plain_decimal };
-                write(v[row], usize::try_from(*scale).map_err(|_| Uncertain)?, out);
+                write(v[row], usize::try_from(*scale).map_err(|_| Fault::plan())?, out);
             }
             (Type::String, Values::Bytes(offsets, data)) => {
                 out.extend_from_slice(text::valid(part(offsets, data, row)).as_bytes());
@@ -120,20 +121,13 @@ impl Writer {
                     self.element(index, type_, column, row, out)?;
                 }
             }
-            _ => return Err(Uncertain),
+            _ => return Err(Fault::plan()),
         }
         Ok(())
     }
 
     /// Append an element of an array or a row, behind the delimiter.
-    fn element(
-        &self,
-        index: usize,
-        type_: &Type,
-        column: &Column<'_>,
-        row: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Uncertain> {
+    fn element(&self, index: usize, type_: &Type, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
         if index > 0 {
             append(self.dialect.element_delimiter, out);
         }

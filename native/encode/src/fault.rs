@@ -20,7 +20,7 @@ impl Fault {
 
     #[cold]
     pub(crate) fn plan() -> Box<Self> {
-        Self::is("has another type than its plan; this is a defect of pyspark-dynamic-kafka")
+        Self::is("has another type than in the spec; this is a defect of pyspark-dynamic-kafka")
     }
 
     /// Return the fault of a value in a field.

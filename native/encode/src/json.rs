@@ -15,8 +15,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::Uncertain;
 use crate::columns::{Column, Values, part, range};
+use crate::fault::{Fault, Written};
 use crate::spec::{Type, Unsupported};
 use crate::{numbers, text};
 
@@ -72,11 +72,11 @@ impl Writer {
     }
 
     /// Append a row, which is not null.
-    pub(crate) fn write(&self, rows: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+    pub(crate) fn write(&self, rows: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
         self.value(&self.row, rows, row, out)
     }
 
-    fn value(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+    fn value(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
         match (step, &column.values) {
             (Step::Boolean, Values::Boolean(v)) => {
                 out.extend_from_slice(if v.value(row) { b"true" } else { b"false" });
@@ -98,7 +98,7 @@ impl Writer {
                 let begin = out.len() + 1;
                 out.push(b'"');
                 out.resize(begin + bytes.len().div_ceil(3) * 4, 0);
-                STANDARD.encode_slice(bytes, &mut out[begin..]).map_err(|_| Uncertain)?;
+                STANDARD.encode_slice(bytes, &mut out[begin..]).map_err(|_| Fault::plan())?;
                 out.push(b'"');
             }
             (Step::Date, Values::Int32(v)) => {
@@ -135,7 +135,7 @@ impl Writer {
                     if i > 0 {
                         out.push(b',');
                     }
-                    let Values::Bytes(ends, names) = &keys.values else { return Err(Uncertain) };
+                    let Values::Bytes(ends, names) = &keys.values else { return Err(Fault::plan()) };
                     text::quoted(part(ends, names, at), out);
                     out.push(b':');
                     self.or_null(step, values, at, out)?;
@@ -157,13 +157,13 @@ impl Writer {
                 }
                 out.push(b'}');
             }
-            _ => return Err(Uncertain),
+            _ => return Err(Fault::plan()),
         }
         Ok(())
     }
 
     #[inline]
-    fn or_null(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Uncertain> {
+    fn or_null(&self, step: &Step, column: &Column<'_>, row: usize, out: &mut Vec<u8>) -> Written {
         if column.is_valid(row) {
             return self.value(step, column, row, out);
         }

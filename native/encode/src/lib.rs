@@ -18,12 +18,8 @@ use arrow_array::{Array, BinaryArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 
 use columns::Column;
-use fault::Written;
 use spec::Type;
 pub use spec::{Spec, Unsupported};
-
-/// A row cannot be encoded.
-struct Uncertain;
 
 /// Why a row has no message: Arrow counts the bytes of a batch's messages in 31 bits.
 const TOO_LONG: &str = "is longer than a message can be, or does not fit into 2 GiB with the messages before it";
@@ -86,17 +82,19 @@ impl Encoder {
                 let found = match &self.format {
                     Format::Json(writer) => writer.write(&column, row, &mut data),
                     Format::Csv(writer) => writer.write(&column, row, &mut data),
-                    Format::Protobuf(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
-                    Format::Avro(writer) => failed(writer.write(&column, row, &mut data), row, &mut errors),
+                    Format::Protobuf(writer) => writer.write(&column, row, &mut data),
+                    Format::Avro(writer) => writer.write(&column, row, &mut data),
                 };
-                let fits = i32::try_from(data.len()).is_ok();
-                written = found.is_ok() && fits;
+                let error = match found {
+                    Err(fault) => Some((row, fault.column(), fault.reason.to_string())),
+                    Ok(()) if i32::try_from(data.len()).is_err() => Some((row, String::new(), TOO_LONG.to_owned())),
+                    Ok(()) => None,
+                };
+                written = error.is_none();
                 if !written {
                     data.truncate(begin);
-                    if !fits || matches!(self.format, Format::Csv(_) | Format::Json(_)) {
-                        errors.push((row, String::new(), TOO_LONG.to_owned()));
-                    }
                 }
+                errors.extend(error);
             }
             valid.append(written);
             ends.push(data.len() as i32);
@@ -104,12 +102,4 @@ impl Encoder {
         let messages = BinaryArray::new(OffsetBuffer::new(ends.into()), data.into(), valid.finish());
         Ok(Encoded { messages, errors })
     }
-}
-
-/// Note the error of a row.
-fn failed(written: Written, row: usize, errors: &mut Vec<(usize, String, String)>) -> Result<(), Uncertain> {
-    written.map_err(|fault| {
-        errors.push((row, fault.column(), fault.reason.to_string()));
-        Uncertain
-    })
 }

@@ -85,12 +85,10 @@ class Decoder:
         rows: Takes a binary array and returns a struct array of the columns and `ERROR`, as `Format.decode` does.
         schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages.
             None if messages have no ids.
-        total: True if the native kernel decodes all messages, and leaves none to `rows`.
     """
 
     rows: Callable[..., pa.Array]
     schemas: LookUp | None = None
-    total: bool = False
 
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
@@ -98,7 +96,7 @@ def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _not_native(schema: StructType, options: FormatOptions) -> None:
-    """Leave everything to Spark."""
+    """Say that the native kernel has no part in this."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,11 @@ class Format:
         registry: The option for the subject in a schema registry, if the format has one.
         columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
             ones, so that the format reads and writes that schema. None if the format has no registry.
-        native: Returns what the native kernel is told to decode messages (`native/decode/src/spec.rs`); None if it cannot
-            decode them. `schema` has the columns if their types are not those of the given schema, and `decoder` has
-            options that `decoder` gets beside those of the user.
+        native: Returns what the native kernel is told to decode messages while it fetches them
+            (`native/decode/src/spec.rs`); None if they are decoded afterwards. `schema` has the columns if their types are
+            not those of the given schema, and `decoder` has options that `decoder` gets beside those of the user.
         native_encode: Returns what the native kernel is told to encode rows (`native/encode/src/spec.rs`), without the
-            columns; None if it cannot encode them.
+            columns, in the sink's tasks; None if they are encoded before.
     """
 
     name: str

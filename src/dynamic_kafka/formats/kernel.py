@@ -42,7 +42,7 @@ def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:
     def from_bytes(messages: pa.Array, errors: Mapping[int, str] | None = None) -> pa.Array:
         return _decoder(columns, text).decode(messages, errors=errors)
 
-    return Decoder(from_bytes, total=True)
+    return Decoder(from_bytes)
 
 
 @lru_cache(256)

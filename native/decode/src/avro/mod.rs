@@ -178,7 +178,9 @@ impl<'a> Reader<'a> {
             (Step::Long(unit_ns), Values::Timestamp(v, _)) => v.push(scaled(self.long()?, *unit_ns, 1000)?),
             (Step::ZonedTime, Values::Timestamp(v, _)) => {
                 let found = text::zoned_timestamp(self.text()?);
-                v.push(found.map_err(|_| Fault::is("is not a time with a zone such as 2024-01-31T12:00:00.123456Z"))?);
+                v.push(
+                    found.ok_or_else(|| Fault::is("is not a time with a zone such as 2024-01-31T12:00:00.123456Z"))?,
+                );
             }
             (Step::Array(item), Values::List(_, ends, element)) => {
                 let item = self.plan.step(*item);

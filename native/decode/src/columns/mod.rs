@@ -28,21 +28,10 @@ const MOST_QUOTED: usize = 1000;
 pub(crate) const PRECISION: &str = "precision";
 /// The key in the metadata of a field that no query uses.
 pub(crate) const UNUSED: &str = "unused";
-/// The message holds something that the decoder is not certain about. It is left to Spark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Uncertain;
 
 /// A column of the batch has as many bytes as Arrow can count. Nothing is wrong with the message.
 #[derive(Debug)]
 pub(crate) struct Full;
-
-impl From<Full> for Uncertain {
-    fn from(_: Full) -> Self {
-        Self
-    }
-}
-
-pub(crate) type Certain<T> = Result<T, Uncertain>;
 
 /// A column with its nulls.
 pub(crate) struct Column {

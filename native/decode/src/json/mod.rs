@@ -365,14 +365,14 @@ fn append(text: &str, values: &mut Values) -> Read<Option<()>> {
 /// Return the days since 1970 of a date as in `2020-12-31`.
 fn date(text: &str) -> Option<i32> {
     match text::date(text.as_bytes()) {
-        Ok(days) => Some(days), // the common form
-        Err(_) => i32::try_from(java::iso_date(text.as_bytes())?).ok(),
+        Some(days) => Some(days), // the common form
+        None => i32::try_from(java::iso_date(text.as_bytes())?).ok(),
     }
 }
 
 /// Return the microseconds since 1970 of a time in one of the two standards.
 fn timestamp(text: &str) -> Option<i64> {
-    if let Ok(micros) = text::timestamp(text.as_bytes()) {
+    if let Some(micros) = text::timestamp(text.as_bytes()) {
         return Some(micros); // the common form
     }
     if let Some(micros) = java::local(text.as_bytes(), b' ') {

@@ -83,7 +83,7 @@ def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) 
     def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
         return _schemas(ids, settings, text, target)
 
-    return Decoder(from_avro_confluent, schemas, total=True)
+    return Decoder(from_avro_confluent, schemas)
 
 
 @functools.lru_cache(256)

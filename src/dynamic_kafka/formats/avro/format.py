@@ -185,7 +185,7 @@ AVRO = Format(
     _encode,
     _check,
     native=_native,
-    decoder=lambda schema, options: Decoder(decoder(schema, options), total=True),
+    decoder=lambda schema, options: Decoder(decoder(schema, options)),
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

@@ -84,8 +84,8 @@ def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, op
 def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
     rows = decoder(as_numbers(schema), _spec(name, envelope, options)).rows
     if not _has_semantic_types(schema, options):
-        return Decoder(lambda messages: rows(messages), total=True)  # noqa: PLW0108  (Spark counts the parameters)
-    return Decoder(lambda messages: rows(_with_plain_values(messages, envelope, schema)), total=True)
+        return Decoder(lambda messages: rows(messages))  # noqa: PLW0108  (Spark counts the parameters)
+    return Decoder(lambda messages: rows(_with_plain_values(messages, envelope, schema)))
 
 
 def _has_semantic_types(schema: StructType, options: FormatOptions) -> bool:

@@ -187,7 +187,7 @@ def _decoder_of_rows(reading: _Reading) -> RowsDecoder:
     def from_protobuf_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
         return _kernel(reading, headers=ids is not None).decode(messages, ids)
 
-    return RowsDecoder(from_protobuf_confluent, _look_up(reading), total=True)
+    return RowsDecoder(from_protobuf_confluent, _look_up(reading))
 
 
 @functools.lru_cache(maxsize=256)
