@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import datasource as spark
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -22,6 +23,7 @@ from dynamic_kafka.spark.pushed_filters import conditions_of
 __all__ = ["read_arrow"]
 
 Condition = tuple[str | tuple[str, ...], str, Any]
+Parsed = tuple[tuple[str, ...], str, Any]
 
 _FILTERS: Mapping[str, Any] = {
     "=": spark.EqualTo,
@@ -38,15 +40,15 @@ _EXPRESSIONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda field, values: field.isin(list(values)),
-    "not in": lambda field, values: field.is_valid() & ~field.isin(list(values)),
+    "in": lambda field, values: field.is_valid() & field.isin(values),
+    "not in": lambda field, values: field.is_valid() & ~field.isin(values),
 }
 
 
 def read_arrow(
     options: Mapping[str, object],
     columns: Sequence[str] | pa.Schema | None = None,
-    where: Sequence[Condition] = (),
+    where: Iterable[Condition] = (),
 ) -> pa.RecordBatchReader:
     """Read streams from their starting to their stopping offsets, by default from the earliest to the latest.
 
@@ -74,53 +76,92 @@ def read_arrow(
         >>> polars.from_arrow(dynamic_kafka.read_arrow(options, where=[("partition", "=", 0)]))  # doctest: +SKIP
     """
     source = DynamicKafkaDataSource(texts(options))
+    conditions = [_parsed(condition) for condition in where]
     if isinstance(columns, pa.Schema):
-        known = from_arrow_schema(columns, prefer_timestamp_ntz=True)
+        known = _of_spark(columns)
         names = known.names
         known = StructType([*known, *(StructField(n, t) for n, t in COLUMN_TYPES.items() if n not in names)])
     else:
         known = source.schema()
         names = known.names if columns is None else list(columns)
-    needed = dict.fromkeys([*names, *(_path(condition)[0] for condition in where)])
+    needed = dict.fromkeys([*names, *(path[0] for path, _, _ in conditions)])
     for name in needed:
         if name not in known.names:
             raise ConfigurationError(
                 f"Column '{name}' does not exist; the columns are {', '.join(known.names)}{suggestion(name, known.names)}"
             )
     read = StructType([known[name] for name in needed])
+    types = pa.schema([(field.name, arrow_type(field.dataType)) for field in read])
+    expression = _expression(conditions, types)
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
-    reader.conditions = conditions_of(_FILTERS[sign](path, value) for path, sign, value in _parsed(where))
-    schema = pa.schema([(name, arrow_type(read[name].dataType)) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, _expression(where)))
+    reader.conditions = conditions_of(
+        _FILTERS[sign](path, value) for path, sign, value in conditions if sign in _FILTERS
+    )
+    schema = pa.schema([types.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, expression))
 
 
-def _path(condition: Condition) -> tuple[str, ...]:
-    """Return the path to the column of a condition."""
-    column = condition[0]
-    return (column,) if isinstance(column, str) else tuple(column)
+def _of_spark(columns: pa.Schema) -> StructType:
+    if len(set(columns.names)) < len(columns.names):
+        raise ConfigurationError(f"A column is named twice in the schema: {', '.join(columns.names)}")
+    try:
+        return from_arrow_schema(columns, prefer_timestamp_ntz=True)
+    except PySparkTypeError as error:
+        raise ConfigurationError(f"The schema has a type that Spark does not have: {error}") from None
 
 
-def _parsed(where: Iterable[Condition]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
-    """Yield the conditions that the source may be able to use."""
-    for condition in where:
-        _, sign, value = condition
-        if sign in _FILTERS:
-            yield _path(condition), sign, tuple(value) if sign == "in" else value
+def _parsed(condition: Condition) -> Parsed:
+    """Return a condition's path, operator and value."""
+    try:
+        column, sign, value = condition
+        path = (column,) if isinstance(column, str) else tuple(column)
+        if not path or not all(isinstance(name, str) for name in (*path, sign)):
+            raise TypeError
+        return path, sign, tuple(value) if sign in ("in", "not in") else value
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"The condition {condition!r} is not a column, an operator and a value, such as ('offset', '>=', 5)"
+        ) from None
 
 
-def _expression(where: Sequence[Condition]) -> pc.Expression | None:
-    """Return the conditions as an expression on batches."""
+def _expression(conditions: Sequence[Parsed], types: pa.Schema) -> pc.Expression | None:
+    """Return the conditions as an expression on batches of a schema."""
     found = None
-    for condition in where:
-        _, sign, value = condition
+    for path, sign, value in conditions:
         if sign not in _EXPRESSIONS:
             raise ConfigurationError(
-                f"The condition {condition!r} has the operator {sign!r}; expected one of {', '.join(_EXPRESSIONS)}"
+                f"The condition on '{'.'.join(path)}' has the operator {sign!r}; expected one of {', '.join(_EXPRESSIONS)}"
             )
-        one = _EXPRESSIONS[sign](pc.field(*_path(condition)), value)
+        one = _EXPRESSIONS[sign](pc.field(*path), _compared(path, _type_at(path, types), value))
         found = one if found is None else found & one
     return found
+
+
+def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType:
+    found = types.field(path[0]).type
+    for name in path[1:]:
+        known = found.names if pa.types.is_struct(found) else []
+        if name not in known:
+            raise ConfigurationError(
+                f"The condition on '{'.'.join(path)}' names a field that '{path[0]}' does not have"
+                f"{suggestion(name, known)}. The fields of messages are those in `columns`, or in the registry"
+            )
+        found = found.field(name).type
+    return found
+
+
+def _compared(path: tuple[str, ...], type_: pa.DataType, value: Any) -> Any:
+    """Return what a column is compared with, as its type. A tuple is that of `in`."""
+    name, values = ".".join(path), value if isinstance(value, tuple) else (value,)
+    if getattr(type_, "tz", None) is not None and any(getattr(one, "tzinfo", True) is None for one in values):
+        raise ConfigurationError(
+            f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
+        )
+    try:
+        return pa.array(values, type_) if isinstance(value, tuple) else pa.scalar(value, type_)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"The condition on '{name}' needs a value of the type {type_}: {error}") from None
 
 
 def _batches(reader: DynamicKafkaReader, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:

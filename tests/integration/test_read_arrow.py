@@ -54,6 +54,13 @@ def test_decoded_messages(orders: dict[str, object]) -> None:
     assert ids((status, "not in", ["open"])) == [0, 10]
     assert ids((status, "in", ["paid"]), ("cluster", "=", "kafka")) == [0, 10]
     assert ids((status, "in", ["paid"]), ("cluster", "=", "other")) == []
+    assert ids((status, "in", ["paid", None])) == [0, 10]
+    assert ids((status, "in", [])) == []
+    assert len(ids((status, "not in", []))) == 19
+    reader = read_arrow(
+        options, columns, iter([("offset", "in", (offset for offset in (0, 1))), (status, "=", "open")])
+    )
+    assert {row["offset"] for row in reader.read_all().to_pylist()} <= {0, 1}
 
 
 def test_conditions_on_columns_that_are_not_wanted(orders: dict[str, object]) -> None:
@@ -83,6 +90,15 @@ def test_a_damaged_message_is_an_error_with_its_place(cluster_a: KafkaBroker, or
         ({"where": [("partiton", "=", 1)]}, "did you mean 'partition'"),
         ({"where": [("partition", "~", 1)]}, "operator '~'; expected one of =, !=, <"),
         ({"columns": pa.schema([("value", VALUE)])}, "the option 'value.format'"),
+        ({"columns": pa.schema([("offset", pa.int64()), ("offset", pa.int64())])}, "named twice"),
+        ({"columns": pa.schema([("offset", pa.uint64())])}, "a type that Spark does not have"),
+        ({"where": ("offset", "=", 3)}, r"'offset' is not a column, an operator and a value, such as \('offset'"),
+        ({"where": [("offset", "=")]}, "is not a column, an operator and a value"),
+        ({"where": [((), "=", 1)]}, "is not a column, an operator and a value"),
+        ({"where": [("offset", "=", "x")]}, "'offset' needs a value of the type int64"),
+        ({"where": [("offset", ">", 10**30)]}, "'offset' needs a value of the type int64"),
+        ({"where": [("timestamp", ">", dt.datetime(2024, 1, 1))]}, "a time without a time zone"),  # noqa: DTZ001
+        ({"where": [(("value", "id"), "=", 1)]}, "names a field that 'value' does not have"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:

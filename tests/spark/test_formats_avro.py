@@ -248,10 +248,12 @@ def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBrok
 
 def _by_options(spark: SparkSession, url: str, broker: KafkaBroker, topic: str) -> None:
     """`value.format` reads the fields of the subject's latest schema, that of the topic by default; ids in headers, too."""
+    nested = "id BIGINT NOT NULL, name STRING, inner STRUCT<n: INT NOT NULL>, list ARRAY<STRUCT<n: INT NOT NULL>>"
+    parts = {"inner": Row(n=4), "list": [Row(n=5)]}
     rows = {
-        "avro-confluent": ("id BIGINT NOT NULL, name STRING", {"id": 1, "name": "x"}),
+        "avro-confluent": (nested, {"id": 1, "name": "x", **parts}),
         "json-schema-confluent": ("id BIGINT, name STRING", {"id": 2, "name": "y"}),
-        "debezium-avro-confluent": ("id BIGINT, name STRING", {"id": 3, "name": "z", "row_kind": "-D"}),
+        "debezium-avro-confluent": ("id BIGINT NOT NULL, name STRING", {"id": 3, "name": "z", "row_kind": "-D"}),
     }
     found = {}
     for name, (columns, row) in rows.items():
@@ -267,7 +269,7 @@ def _by_options(spark: SparkSession, url: str, broker: KafkaBroker, topic: str) 
             reader = reader.option("value.avro-confluent.schema-id-location", "header-or-prefix")
         read = reader.load().where(f"key = CAST('{name}' AS BINARY)")
         found[name] = read.select("value").collect()[0][0]
-    assert tuple(found["avro-confluent"]) == (1, "x")
+    assert found["avro-confluent"].asDict() == {"id": 1, "name": "x", **parts}
     assert tuple(found["json-schema-confluent"]) == (2, "y")
     ((kind, deleted, _),) = found["debezium-avro-confluent"]
     assert (kind, tuple(deleted)) == ("-D", (3, "z"))

@@ -238,6 +238,23 @@ def test_a_stream(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp
         (f"value {ORDER}", {"value.format": "json", "format.on-error": "ignore"}, "one of fail, skip, dead-letter"),
         ("offset BIGINT", {"format.on-error": "skip"}, "'format.on-error' needs 'value.format' or 'key.format'"),
         ("value ARRAY<INT>", {"value.format": "debezium-json"}, "expected an ARRAY of STRUCT<row_kind"),
+        ("value STRUCT<id: BIGINT, id: BIGINT>", {"value.format": "json"}, "each field once"),
+        (
+            f"value {ORDER}",
+            {"value.format": "json", "format.on-error": "dead-letter", "format.dead-letter.topic": "t"},
+            "the topic that is read",
+        ),
+        (
+            f"value {ORDER}",
+            {
+                "value.format": "json",
+                "format.on-error": "dead-letter",
+                "format.dead-letter.topic": "dead",
+                "format.dead-letter.properties.security.protocol": "nope",
+            },
+            r"'format.dead-letter.properties.\*' are wrong: Option 'security.protocol'",
+        ),
+        (f"value {ORDER}", {"value.format": "avro-confluent"}, "'value.avro-confluent.url'"),
         (f"key {ORDER}", {"key.format": "debezium-json"}, "a key needs a format of rows"),
         ("value STRUCT<id: VARIANT>", {"value.format": "json"}, "variant"),
     ],

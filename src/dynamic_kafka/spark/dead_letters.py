@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.options import DEAD_LETTER_PROPERTIES, DEAD_LETTER_TOPIC, ON_ERROR
+from dynamic_kafka.formats.options import DEAD_LETTER_PROPERTIES, DEAD_LETTER_TOPIC, ON_ERROR, only_topic
+from dynamic_kafka.kafka.config.properties import to_librdkafka
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.producers import kept_producer
 
@@ -63,7 +64,9 @@ def letters_of(
             f"Option '{DEAD_LETTER_TOPIC.key}' is missing; '{ON_ERROR.key}' = 'dead-letter' needs it"
         )
     given = {
-        name.partition(".")[2]: text for name, text in options.items() if name.startswith(("properties.", "kafka."))
+        name.partition(".")[2]: text
+        for name, text in options.items()
+        if name.lower().startswith(("properties.", "kafka."))
     }
     properties = {**given, **own}
     if "bootstrap.servers" not in properties:
@@ -71,6 +74,15 @@ def letters_of(
             f"Option '{DEAD_LETTER_PROPERTIES}bootstrap.servers' is missing; it names the brokers of the cluster with the "
             "topic for dead letters"
         )
+    if topic == only_topic(options) and "bootstrap.servers" not in own:
+        raise ConfigurationError(
+            f"Option '{DEAD_LETTER_TOPIC.key}' names '{topic}', the topic that is read, so each dead letter would be read "
+            "again. Name another topic"
+        )
+    try:
+        to_librdkafka(properties, role="producer")
+    except ConfigurationError as error:  # here, and not at the first message that cannot be read
+        raise ConfigurationError(f"The options '{DEAD_LETTER_PROPERTIES}*' are wrong: {error}") from None
     return DeadLetters(topic, properties)
 
 

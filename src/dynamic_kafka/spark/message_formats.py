@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RecordError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RecordError, RegistryError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import arrow_type, decoded_type
-from dynamic_kafka.formats.expressions import decoded_struct, nullable
+from dynamic_kafka.formats.expressions import decoded_struct, nullable, parts
 from dynamic_kafka.formats.on_error import COORDINATES, ON_ERROR_ADVICE, reason_text
 from dynamic_kafka.formats.options import (
     DEAD_LETTER_PROPERTIES,
@@ -90,7 +91,9 @@ class MessageFormats:
                     f"Option '{name}.format' has the value '{form.name}', which has no schema registry: give the type of "
                     f"the column '{name}', as in .schema('{name} {_example(form)}, offset BIGINT')"
                 )
-            registered[name], added = form.columns(encoding.options)
+            with _named(name, form):
+                columns, added = form.columns(encoding.options)
+            registered[name] = nullable(columns)  # as Spark has them
             encodings[name] = _Encoding(form.name, {**encoding.options, **added})
         return MessageFormats(encodings, self.on_error, self.letters, registered)
 
@@ -104,7 +107,7 @@ class MessageFormats:
         Raises:
             ConfigurationError: If a column has a type that its format cannot read.
         """
-        parts = []
+        made = []
         for name, encoding in self.encodings.items():
             if name not in schema.names:
                 raise ConfigurationError(
@@ -113,13 +116,14 @@ class MessageFormats:
                 )
             form, type_ = format_named(encoding.form), schema[name].dataType
             columns = self.registered.get(name) or _columns(name, form, type_)
-            form.check(columns, encoding.options)
+            with _named(name, form):
+                form.check(columns, encoding.options)
             value_row = None
             if name == "value" and not ("key" in self.encodings and self.on_error == "dead-letter"):
                 wanted = _metadata(type_).names if form.changelog else ()
                 value_row = value_field(form, columns, encoding.options, wanted=wanted)
-            parts.append(_Part(name, form.name, encoding.options, columns, type_, value_row))
-        return Messages(tuple(schema.names), tuple(parts), self.on_error, self.letters)
+            made.append(_Part(name, form.name, encoding.options, columns, type_, value_row))
+        return Messages(tuple(schema.names), tuple(made), self.on_error, self.letters)
 
 
 def message_formats(options: Mapping[str, str]) -> tuple[MessageFormats | None, dict[str, str]]:
@@ -197,6 +201,22 @@ def value_field(
     return StructField(VALUE_ROW, row, metadata=metadata)
 
 
+@contextmanager
+def _named(name: str, form: Format) -> Iterator[None]:
+    """Let errors of a format name its options as they are given, after `key.` or `value.`."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(_with_prefix(str(error), name, form.name)) from None
+    except RegistryError as error:
+        text = _with_prefix(str(error), name, form.name)
+        raise RegistryError(text, retriable=error.retriable, not_found=error.not_found) from error
+
+
+def _with_prefix(text: str, name: str, form: str) -> str:
+    return text.replace(f"'{form}.", f"'{name}.{form}.")
+
+
 # --- types ---
 
 
@@ -224,6 +244,9 @@ def _columns(name: str, form: Format, type_: DataType) -> StructType:
             raise _wrong_type(name, form, type_, f"metadata of {types}")
     if not isinstance(rows, StructType):
         raise _wrong_type(name, form, type_, "a STRUCT of the message's fields")
+    for part in parts(rows):
+        if isinstance(part, StructType) and len(set(part.names)) < len(part.names):
+            raise _wrong_type(name, form, type_, "each field once")
     if rows != nullable(rows):
         raise _wrong_type(name, form, type_, "no field with NOT NULL, because messages may lack it")
     return rows
@@ -346,9 +369,9 @@ class Messages:
             if errors.null_count < len(errors):
                 whys = whys or [None] * len(batch)
                 for i in pc.indices_nonzero(errors.is_valid()).to_pylist():
-                    whys[i] = whys[i] or reason_text(
-                        f"the {part.name}", part.form, errors[i].as_py(), batch[part.name][i].as_py() or b""
-                    )
+                    error = _with_prefix(errors[i].as_py(), part.name, part.form)
+                    message = batch[part.name][i].as_py() or b""
+                    whys[i] = whys[i] or reason_text(f"the {part.name}", part.form, error, message)
             if part.name == "value" and rows.null_count:
                 skipped = pc.and_(rows.is_null(), batch["value"].is_valid())
                 keep = pc.invert(skipped)

@@ -24,7 +24,6 @@ Rules:
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import shlex
@@ -124,36 +123,30 @@ def read(
                 tally.count_history(len(batch), batch.nbytes)
             yield batch
         return
-    collecting = gc.isenabled()
-    gc.disable()  # a million short-lived messages contain no cycles; searching for some costs a tenth of the time
-    try:
-        with ExitStack() as stack:
-            readers = []
-            for cluster, grouped in groupby(task.ranges, key=lambda r: r.cluster):
-                ranges, access = list(grouped), task.clusters[cluster]
-                has_headers = "headers" in schema.names
-                opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
-                fetcher = Fetcher(opened, cluster, schema, decoding)
-                reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
-                reader.tally = tally
-                readers.append(reader)
-            for reader in readers:
-                reader.start()
-            waiting = deque((reader, reader.batches()) for reader in readers)
-            while waiting:
-                reader, batches = waiting.popleft()
-                for batch in batches:
-                    if batch is None:
-                        waiting.append((reader, batches))
-                        break
-                    yield batch
-                else:
-                    reader.check_after_last_row()
-                    if tally is not None:
-                        tally.note_statistics(reader.cluster, reader.statistics())
-    finally:
-        if collecting:
-            gc.enable()
+    with ExitStack() as stack:
+        readers = []
+        for cluster, grouped in groupby(task.ranges, key=lambda r: r.cluster):
+            ranges, access = list(grouped), task.clusters[cluster]
+            has_headers = "headers" in schema.names
+            opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
+            fetcher = Fetcher(opened, cluster, schema, decoding)
+            reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
+            reader.tally = tally
+            readers.append(reader)
+        for reader in readers:
+            reader.start()
+        waiting = deque((reader, reader.batches()) for reader in readers)
+        while waiting:
+            reader, batches = waiting.popleft()
+            for batch in batches:
+                if batch is None:
+                    waiting.append((reader, batches))
+                    break
+                yield batch
+            else:
+                reader.check_after_last_row()
+                if tally is not None:
+                    tally.note_statistics(reader.cluster, reader.statistics())
 
 
 def _clients_for(
