@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-__all__ = ["SINCE", "SPARK", "needs"]
+__all__ = ["RUNS_TO_THE_END", "SINCE", "SPARK", "needs"]
 
 SPARK = tuple(map(int, re.findall(r"\d+", version("pyspark"))[:2]))
 """The version of Spark that runs the tests, such as (4, 1)."""
@@ -21,6 +21,9 @@ SINCE: dict[Lacking, tuple[int, int]] = {
     "TIME": (4, 2),  # switched on
 }
 """The version that first has it. The table in docs/operations.md says what it is."""
+
+RUNS_TO_THE_END = 1 if SINCE["AvailableNow"] <= SPARK else 2
+"""How many runs with Trigger.AvailableNow read all that is there after a crash: the first may only finish a batch."""
 
 
 def needs(what: Lacking) -> pytest.MarkDecorator:
