@@ -33,7 +33,7 @@ impl Special {
     }
 
     /// Return what is behind the character, if a text begins with it.
-    #[inline]
+    #[inline(always)]
     fn strip(self, text: &str) -> Option<&str> {
         let is_first = text.as_bytes().first() == Some(&self.first);
         if is_first && (self.len == 1 || text.starts_with(self.character)) { Some(&text[self.len..]) } else { None }
