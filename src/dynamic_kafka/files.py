@@ -111,7 +111,7 @@ class Files:
             raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is no error."""
+        """Delete a file; one that does not exist is no error."""
         try:
             self._fs.delete_file(self.full(path))
         except FileNotFoundError:

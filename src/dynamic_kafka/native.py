@@ -49,7 +49,7 @@ Encode = Callable[["pa.StructArray", bytes], Encoded]
 SchemaId = int | bytes
 """The id of a schema: a number before messages, or the beginning of a header."""
 LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
-"""Takes ids of schemas, and returns for each of them what the kernel is told (`learn` in `native/decode/src/spec.rs`). It
+"""Takes ids of schemas, and returns for each of them the spec for the kernel (`learn` in `native/decode/src/spec.rs`). It
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
@@ -111,7 +111,7 @@ class Decoder:
 
     Args:
         columns: The columns, also those that are `unused`.
-        spec: What the kernel is told (`native/decode/src/spec.rs`).
+        spec: The spec for the kernel (`native/decode/src/spec.rs`).
         look_up: Looks up schemas, if messages have ids of them.
 
     Raises:

@@ -19,6 +19,14 @@ PACKAGE = ROOT / "src" / "dynamic_kafka"
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md")
 TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in DOCUMENTS}
 
+# Words that stop a reader, each with what to write.
+IDIOM = {
+    r"pass(es|ed|ing)? over": "skip, parse, or ignore",
+    r"(is|are|was|were) told": "gets, is reported, or is logged",
+    r"(is|are) not there": "does not exist, or is missing",
+    r"(goes|go|going) on behind": "goes on after",
+    r"right behind": "right after",
+}
 # Folders that exist only after a build, and those of a checkpoint.
 NOT_HERE = {".venv-spark42", "dist/", "offsets/", "commits/"}
 
@@ -52,6 +60,18 @@ def test_every_path_that_a_document_names_exists(document: str) -> None:
     """A file that moved is renamed in the documents, too."""
     missing = {path for path in named_paths(TEXTS[document]) if found(path, document) is None}
     assert missing - NOT_HERE == set()
+
+
+def test_words_are_plain() -> None:
+    """In documents, docstrings, comments and errors."""
+    texts = {**TEXTS, **{str(path.relative_to(ROOT)): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}}
+    found = [
+        f"{name}: '{match[0]}'; write {better}"
+        for words, better in IDIOM.items()
+        for name, text in texts.items()
+        for match in re.finditer(rf"\b{words}\b", text, re.IGNORECASE)
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize("document", TEXTS)

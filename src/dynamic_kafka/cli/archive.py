@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         added.set_defaults(run=run)
         return added
 
-    add("verify", "Say whether each record is there once, and which offsets are not there.", _verify)
+    add("verify", "Say whether each record is there once, and which offsets are missing.", _verify)
     add("delta", "Make the folder a Delta table, too, or that table what the archive is now.", _delta)
     compacting = add("compact", "Turn the files of each finished day into one.", _compact)
     compacting.add_argument("--before", type=_day, metavar="DAY", help="the first day that is left alone (today, UTC)")

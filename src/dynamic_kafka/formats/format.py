@@ -122,10 +122,10 @@ class Format:
         registry: The option for the subject in a schema registry, if the format has one.
         columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
             ones, so that the format reads and writes that schema. None if the format has no registry.
-        native: Returns what the native kernel is told to decode messages while it fetches them
+        native: Returns the spec by which the kernel decodes messages while it fetches them
             (`native/decode/src/spec.rs`); None if they are decoded afterwards. `schema` has the columns if their types are
             not those of the given schema, and `decoder` has options that `decoder` gets beside those of the user.
-        native_encode: Returns what the native kernel is told to encode rows (`native/encode/src/spec.rs`), without the
+        native_encode: Returns the spec by which the kernel encodes rows (`native/encode/src/spec.rs`), without the
             columns, in the sink's tasks; None if they are encoded before.
     """
 

@@ -1,6 +1,6 @@
 """Formats that are the native kernel's alone: Spark's workers call it over Arrow batches.
 
-A format says what the kernel is told (`native/decode/src/spec.rs`, `native/encode/src/spec.rs`).
+A format makes the spec for the kernel (`native/decode/src/spec.rs`, `native/encode/src/spec.rs`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def encoded_rows(schema: StructType, spec: str, rows: pa.Array, prefix: bytes = 
 
     Args:
         schema: The columns.
-        spec: What the kernel is told, as JSON.
+        spec: The spec for the kernel, as JSON.
         rows: The rows.
         prefix: The bytes with which each message begins.
 

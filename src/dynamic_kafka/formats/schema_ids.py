@@ -4,7 +4,7 @@ Serializers write it before the message: a byte 0 and the id in four bytes. With
 message alone and add the header `__value_schema_id` (or `__key_schema_id`): a byte 1 and the schema's GUID in 16 bytes. In
 Protobuf the message indexes follow in both places. `DualSchemaIdDeserializer`, the default since Confluent Platform 8.1.1,
 takes the last such header, and the id before the message if there is no header or it is null. A header may also have a byte
-0 and an id. Bytes behind the id in a header are ignored. All of that is the same here with `header-or-prefix`. (Before the
+0 and an id. Bytes after the id in a header are ignored. All of that is the same here with `header-or-prefix`. (Before the
 message, Confluent's also reads a byte 1 and a GUID, which no serializer writes there. Here it is an error.)
 
 Source: io.confluent.kafka.serializers.schema.id.{SchemaId,DualSchemaIdDeserializer} of Confluent's schema registry 8.5.

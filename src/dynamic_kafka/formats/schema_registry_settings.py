@@ -83,7 +83,7 @@ class RegistrySettings:
         prefix: The format's name, for messages.
         url: One or more URLs, between commas.
         properties: Properties of Java's client; sorted pairs.
-        auto_register: Whether `Registry.register` may register what is not there.
+        auto_register: Whether `Registry.register` may register what does not exist yet.
     """
 
     prefix: str

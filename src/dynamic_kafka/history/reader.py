@@ -32,7 +32,7 @@ def read_history(
         task: The pieces.
         schema: The columns to return.
         fail_on_data_loss: If false, the rest of a file that cannot be read is given up with a warning.
-        give_up: Is told the number of rows that are given up.
+        give_up: Takes the number of rows that are given up.
 
     Yields:
         Batches of up to 20,000 rows, in the order of the files.

@@ -2,7 +2,7 @@
 
 A query is known by Spark's id. Before its first batch it has none, and is known by the random name of its run:
 
-1. A query with an id has its first label for ever, unless it is told a better one (the name in Spark): then it keeps that.
+1. A query with an id has its first label for ever, unless a report has a better one (the name in Spark): then it keeps that.
 2. A query without an id has the label that it asks for, if no other query was ever given that. It goes to its id.
 3. A query without an id asks for a label of another one: it may be that one, started again, or may not. So it has a label
    of its own until its id is known, which no other run ever gets: `orders (run 3f9a2c41)`.

@@ -42,7 +42,7 @@ class Reporter:
 
     Args:
         address: Returns the address of the server, or raises; called in the thread before each connection.
-        make: Makes the report, without `sequence` and `dropped`. It is told whether all has to be said: the server may not
+        make: Makes the report, without `sequence` and `dropped`. It gets whether all has to be said: the server may not
             have the last report. It returns None if there is nothing to report.
         interval_s: The time between two reports when nobody wakes the reporter; None if only then.
     """

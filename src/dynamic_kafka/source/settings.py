@@ -129,7 +129,7 @@ class SourceSettings:
         boolean,
         "true",
         doc="If true, the query fails when records were deleted before they were read. If false, it logs a warning and "
-        "goes on behind the gap.",
+        "goes on after the gap.",
     )
     skip_offsets: tuple[OffsetRange, ...] = option(
         "skip-offsets",

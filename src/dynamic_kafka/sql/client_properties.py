@@ -1,6 +1,6 @@
 """Kafka properties of a table that change nothing in Flink, or not what a table has.
 
-Flink overrides some, and Kafka's client passes over settings of topics. Scripts have them all the same, so a table of SQL
+Flink overrides some, and Kafka's client ignores settings of topics. Scripts have them all the same, so a table of SQL
 leaves them out with a warning. Options of a DataFrame have no such rule: there, each of them is an error.
 """
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 _PREFIXES = ("properties.", "kafka.")
 _FORMAT = "the table's format reads the bytes, as in Flink"
 _DISCOVERY = "as in Flink; 'scan.topic-partition-discovery.interval' is the option"
-_OF_TOPICS = "it is a setting of topics, which Kafka's clients pass over: set it where topics are made"
+_OF_TOPICS = "it is a setting of topics, which Kafka's clients ignore: set it where topics are made"
 _TOPICS = """
     cleanup.policy delete.retention.ms file.delete.delay.ms flush.messages flush.ms index.interval.bytes
     max.compaction.lag.ms message.format.version message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms

@@ -92,7 +92,7 @@ class TableEnvironment:
 
         Args:
             statement: CREATE TABLE, CREATE VIEW, DROP, SHOW, DESCRIBE, INSERT INTO, EXPLAIN, SET, RESET, a statement set, or
-                a query. The `;` behind it is optional.
+                a query. The `;` after it is optional.
 
         Returns:
             Its rows; for an INSERT its running query.

@@ -2,7 +2,7 @@
 
 The columns are asked for once, when the table is created. With Avro and JSON Schema, the table keeps the schema's text as
 an option of the format. So it writes that schema, and SHOW CREATE TABLE shows all of it. Messages with later versions of an
-Avro schema are read as this one, and the fields that they add are told in the log.
+Avro schema are read as this one, and the fields that they add are logged.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
 def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -> DataFrame:
     """Return a table's physical and metadata columns with its computed columns, in order, and with its watermark.
 
-    A column `row_kind` stays, behind the others.
+    A column `row_kind` stays, after the others.
     """
     for column in definition.columns:
         if isinstance(column, ComputedColumn):

@@ -77,7 +77,7 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
 
 
 def named_place(message: str, statement: str) -> int | None:
-    """Return the place in a statement of what an error names first: a 'string' of it, or a `name`. None if it is not there.
+    """Return the place in a statement of what an error names first: a 'string' of it, or a `name`. None if it is missing.
 
     Args:
         message: The error's message.
@@ -150,7 +150,7 @@ def place_in(query: str, error: PySparkException) -> int | None:
             if query[first : context.stopIndex() + 1] == context.fragment():
                 return first
     place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
-    # Behind it, Spark shows the text, with a line of signs under the error.
+    # After it, Spark shows the text, with a line of signs under the error.
     number, lines = (int(place[1]), query.split("\n")) if place else (1, [])
     if place is None or number > len(lines) or lines[number - 1] not in str(error).split("\n"):
         return None

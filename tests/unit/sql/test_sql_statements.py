@@ -628,7 +628,7 @@ def test_what_is_not_supported_says_what_to_do(text: str, what: str) -> None:
         ("SET = b", "Expected the key, such as 'pipeline.name'"),
         ("SET a =", "Expected the value"),
         ("SET a = file:///tmp/x;", "Put this value in 'single quotes'"),
-        ("SET a = b\nCREATE TABLE t (a INT);", "and a ';' behind it"),
+        ("SET a = b\nCREATE TABLE t (a INT);", "and a ';' after it"),
         ("SET 'a'", "Expected '='"),
         ("SET 'a' = 'b' 'c'", "the end of the statement"),
         ("RESET a b", "Expected the key"),

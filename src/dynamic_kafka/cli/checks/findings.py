@@ -15,7 +15,7 @@ class Result(StrEnum):
     WARNING = "warning"
     """The query runs, but something may go wrong later."""
     ERROR = "error"
-    """The query does not run, or not as it is told to."""
+    """The query does not run, or not as its options say."""
     UNKNOWN = "unknown"
     """It could not be found out."""
 

@@ -93,7 +93,7 @@ def _kernel(settings: RegistrySettings, text: str, target: pa.StructType, *, hea
 
 
 def _spec(name: str, *, headers: bool) -> Mapping[str, Any]:
-    """Return what the kernel is told; `headers` says whether ids in headers are looked at."""
+    """Return the spec for the kernel; `headers` says whether ids in headers are looked at."""
     short = no_id("it is too short for the magic byte and a schema id", name, headers=headers)
     foreign = "it does not begin with the magic byte 0 of a schema registry's serializer"
     return {"format": _NAME, "short": short, "foreign": no_id(foreign, name, headers=headers)}

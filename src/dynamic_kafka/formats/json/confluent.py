@@ -115,7 +115,7 @@ def _bodies(
 
 
 def _split(message: bytes) -> tuple[int, bytes]:
-    """Split a message into the schema's id and the JSON behind it. Raise ValueError with the reason if it has no id."""
+    """Split a message into the schema's id and the JSON after it. Raise ValueError with the reason if it has no id."""
     if len(message) < ID_BYTES:
         raise ValueError("it is too short for the magic byte and a schema id")
     if message[0] != 0:

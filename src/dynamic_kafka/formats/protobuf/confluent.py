@@ -201,7 +201,7 @@ def _look_up(reading: _Reading) -> native.LookUp | None:
 
 
 def _spec(reading: _Reading, *, headers: bool) -> dict[str, Any]:
-    """Return what the kernel is told; `headers` says whether ids in headers are looked at."""
+    """Return the spec for the kernel; `headers` says whether ids in headers are looked at."""
     foreign = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
     return {
         "format": _NAME,

@@ -113,7 +113,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _spec(schema: StructType, options: FormatOptions) -> dict[str, Any]:
-    """Return what the native kernel is told."""
+    """Return the spec for the kernel."""
     return {
         "format": _NAME,
         "ignore_parse_errors": _OPTIONS.ignore_parse_errors.of(options),

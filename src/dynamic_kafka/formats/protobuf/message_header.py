@@ -53,7 +53,7 @@ def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
 
 
 def _sint64(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position behind it."""
+    """Return the number that begins at a position, and the position after it."""
     value = 0
     for shift in range(0, 64, 7):
         byte = data[at]

@@ -43,7 +43,7 @@ def archived_history(location: str, *, with_offsets: bool) -> ArchivedHistory | 
 
     Args:
         location: The folder.
-        with_offsets: If true, Kafka goes on behind the offsets of the archive.
+        with_offsets: If true, Kafka goes on after the offsets of the archive.
 
     Raises:
         ArchiveError: If the archive's log is damaged.

@@ -128,7 +128,7 @@ class Archive:
     last: dict[str, int] = field(default_factory=dict)
 
     def positions(self) -> dict[PartitionKey, int]:
-        """Return the offset behind the last one that was read, for each partition."""
+        """Return the offset after the last one that was read, for each partition."""
         return {key: spans[-1].end for key, spans in self.spans.items()}
 
     def add(self, query: str, batch: Batch, before: Mapping[str, Batch] | None = None) -> None:

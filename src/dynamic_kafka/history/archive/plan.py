@@ -1,4 +1,4 @@
-"""How a batch is archived: what its tasks are told, what they report, and what follows for the log. Pure."""
+"""How a batch is archived: what its tasks get, what they report, and what follows for the log. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Part(NamedTuple):
     Args:
         key: The partition.
         start: The first offset of the batch.
-        end: The offset behind its last one.
+        end: The offset after its last one.
         new: The ranges in it that are not in the archive yet. Rows of the others are left out.
     """
 
@@ -98,7 +98,7 @@ def plan_batch(
 
     Args:
         archive: The archive before it.
-        ranges: The partition, the first offset, and the offset behind the last one of each place.
+        ranges: The partition, the first offset, and the offset after the last one of each place.
         names: The clusters' names by cluster.id.
         location: The archive's folder.
         query: The query's id.

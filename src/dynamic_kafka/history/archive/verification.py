@@ -27,7 +27,7 @@ class PartitionReport(NamedTuple):
         key: The partition.
         cluster: The cluster's name in the column `cluster`.
         first: The first offset that was read.
-        position: The offset behind the last one that was read.
+        position: The offset after the last one that was read.
         records: The number of records.
         unread: The offsets in between that no batch has read, as ranges. Kafka may have had records there.
         without_record: The number of offsets that were read and have no record: markers of transactions, what Kafka has

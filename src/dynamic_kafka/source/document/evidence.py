@@ -1,7 +1,7 @@
 """What is known about a position on a cluster: the records next to it, from the log or from the marks of a document. Pure.
 
 A record is known by its print: time, a hash of key and value, and a hash of the headers. What is known about a position is
-the run of records just before it and, where the old cluster can be read, just behind it. Where it cannot be read, it is the
+the run of records just before it and, where the old cluster can be read, just after it. Where it cannot be read, it is the
 marks in the offset document: the last records that were planned before the position. The records come from a `RecordLog`.
 """
 
@@ -199,7 +199,7 @@ class Evidence(NamedTuple):
 
     Attributes:
         before: The records before it that are next to it, in order.
-        behind: The records behind it, in order.
+        behind: The records after it, in order.
         gap: The number of offsets between the last of `before` and the position of which nothing is known.
         is_start: Whether the log never had a record before the position.
         cut_at: The end of the log, if that is before the position: it was truncated.

@@ -270,7 +270,7 @@ class Aligner:
                 del self._asked[name]
         return set(self._asked)
 
-    # --- what is told ---
+    # --- what is reported ---
 
     def _note(
         self,

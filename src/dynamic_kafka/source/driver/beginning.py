@@ -58,7 +58,7 @@ def begin_with_history(
         seen: The metadata and the clusters.
         resolve: Makes the first document, from the starting offsets of the snapshot and the policy that it is given.
         records_at: Returns the records of Kafka that are compared with those of the history.
-        tell: Is told what was found.
+        tell: Takes what was found.
 
     Raises:
         ConfigurationError: If the history cannot be used, or the query that wrote it is running.

@@ -46,7 +46,7 @@ class Decoding(NamedTuple):
 
     Attributes:
         columns: The columns of the values, also those that are `native.unused`.
-        spec: What the kernel is told.
+        spec: The spec for the kernel.
         look_up: Looks up schemas, once for each batch that has values of schemas that the kernel does not know yet. None if
             values have no ids of schemas.
     """

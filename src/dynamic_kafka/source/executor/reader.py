@@ -104,7 +104,7 @@ def read(
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
         decoding: How the native kernel decodes values, if the column `VALUE_ROW` is wanted.
-        tally: Is told, for the metrics, what is given up and what the clients say of themselves.
+        tally: Counts, for the metrics, what is given up and what the clients say of themselves.
 
     Yields:
         Batches of up to 20,000 records of one cluster; the records of a partition are in order of offset.
@@ -427,7 +427,7 @@ class _ClusterReader:
             self._seek(tp, proof.end)
         elif proof.start > self._positions[tp]:
             self._ranges[tp] = self._ranges[tp]._replace(end=proof.start)
-            self._seek(tp, self._positions[tp])  # the end of the log is told again
+            self._seek(tp, self._positions[tp])  # the end of the log is reported again
         else:
             self._finish(tp)
 

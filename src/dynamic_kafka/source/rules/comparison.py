@@ -1,7 +1,7 @@
 """Whether two logs hold the same records, from a point where they are known to agree up to a position. Pure.
 
 1. The comparison begins at the anchor that the document keeps. Without one it begins where the first record of the new log
-   is on the old one or, if it is not there, where the first record of the old log is on the new one. Then what the new log
+   is on the old one or, if it is missing, where the first record of the old log is on the new one. Then what the new log
    has before that is a difference.
 2. Both logs are read in order, and each record has to be the same: time, key and value, and with `same-offsets` also offset
    and headers. Offsets without a record (markers of transactions, what compaction has removed) do not count.

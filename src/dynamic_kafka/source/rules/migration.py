@@ -236,7 +236,7 @@ class _Step:
     ) -> None:
         old, state, view = self.continues.cluster, self.found.clusters[self.continues.cluster], self.views.get(self.new)
         if view is None or topic not in view.topics:
-            self._say(f"{waits}: it is not there (yet)" if view is not None else f"{waits}: it does not answer")
+            self._say(f"{waits}: it does not exist (yet)" if view is not None else f"{waits}: it does not answer")
             return
         count = len(tps) if not readable else self.views[old].partitions.get(old_topic, len(tps))
         target = self.found.clusters.get(self.new)

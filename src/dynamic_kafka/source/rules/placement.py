@@ -5,7 +5,7 @@ A position is **exact** if all records between an anchor and the position were c
 1. The anchor is a point at which both logs are known to agree. Nothing that was not read is on the new log before it.
 2. From there to the position each record of the old log is on the new one, in the same order, and nothing else is.
 3. No record was between the last one compared and the position. Marks show that, or a record that follows on both.
-4. What the new log has after the position was not read before, and is not there twice.
+4. What the new log has after the position was not read before, and is no repetition.
 
 ==============  ==========================================================================================================
 what was seen   what is promised

@@ -9,7 +9,7 @@ a cluster or topic of the history that the query    a warning, and its largest o
 does not read                                       Kafka goes on after them
 offsets that the history does not have              those that Kafka has are read from it, in their place; of an archive that
                                                     has never read them, the others are an error, or told if data loss is
-                                                    tolerated; of other files they are told, because they may be markers
+                                                    tolerated; of other files they are reported, because they may be markers
 Kafka does not have the offset any more             an error with the number of missing records, or the beginning if data
                                                     loss is tolerated
 Kafka's log ends before it                          an error: it is another log
@@ -105,8 +105,8 @@ class AfterHistory(KafkaOffsetsInitializer):
         by_cluster: The offsets; all other partitions start at their beginning.
         given: The offsets that the user gives, in their place.
         is_time: True if these are of a time.
-        given_up: Is told what is missing, if that is tolerated: one text for each answer.
-        begins: Is told where the partitions begin in Kafka.
+        given_up: Takes what is missing, if that is tolerated: one text for each answer.
+        begins: Takes where the partitions begin in Kafka.
     """
 
     tolerant: bool

@@ -50,7 +50,7 @@ def _as_generated(t: Translator, node: exp.Filter | exp.Window) -> str:
 
 
 def call_sql(t: Translator, node: exp.Anonymous, suffix: str) -> str:
-    """Return a call, with the FILTER and the OVER behind it."""
+    """Return a call, with the FILTER and the OVER after it."""
     name = str(node.this).upper() if isinstance(node.this, str) else ""
     call = Call(t, node, name, suffix)
     if name in ("CAST", "TRY_CAST"):

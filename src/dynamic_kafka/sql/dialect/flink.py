@@ -154,7 +154,7 @@ class _Parser(parser.Parser):
         return self.call(name, self.raw())
 
     def raw(self) -> exp.Var:
-        """Pass over everything up to the parenthesis that closes the call, and return its text."""
+        """Take everything up to the parenthesis that closes the call, and return its text."""
         first, depth = self._curr, 0
         while self._curr and (depth or self._curr.token_type != TokenType.R_PAREN):
             kind = self._curr.token_type

@@ -143,7 +143,7 @@ def _by_pattern(call: Call, pattern: str, *, lenient: bool) -> str:
     """Return a time read by a pattern. Of a text with the shape of the pattern that Spark does not read, it is an error.
 
     Flink would read such a text: it takes the 30th of February for another day. `lenient` is for a text with fewer digits,
-    or with more behind it, which Flink's TO_DATE reads, too.
+    or with more after it, which Flink's TO_DATE reads, too.
     """
     value = call.sql(0)
     shape = "".join(_shape(part, lenient=lenient) for part in _parts(str(call.text(1))))

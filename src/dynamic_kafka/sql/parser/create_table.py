@@ -63,7 +63,7 @@ class _Table:
 
 
 def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefinition, Like | None, AsQuery | None]:
-    """Pass over a CREATE TABLE behind these words, up to the end of the statement.
+    """Parse a CREATE TABLE after these words, up to the end of the statement.
 
     Returns:
         The table, and the LIKE clause or the query behind AS if there is one. The key and the watermark of a table with
@@ -124,7 +124,7 @@ def _has_columns_in_registry(table: TableDefinition) -> bool:
 
 
 def read_options(cursor: Cursor) -> dict[str, str]:
-    """Pass over `('key' = 'value', ...)`. Of an option that is given twice, the last value counts, as in Flink.
+    """Parse `('key' = 'value', ...)`. Of an option that is given twice, the last value counts, as in Flink.
 
     Raises:
         SqlError: If there is something else.
@@ -196,7 +196,7 @@ def _read_comment(cursor: Cursor) -> str | None:
 
 
 def _read_expression(cursor: Cursor) -> str:
-    """Pass over an expression, up to the comma, parenthesis or comment behind it, and return it as written."""
+    """Parse an expression, up to the comma, parenthesis or comment after it, and return it as written."""
     start = end = cursor.token
     open_: list[str] = []
     while cursor.token.kind != "end":
@@ -254,7 +254,7 @@ def _read_watermark(cursor: Cursor) -> Watermark:
 
 
 def _read_delay(cursor: Cursor, column: str) -> str:
-    """Pass over `column [- INTERVAL ...]`, also in parentheses, and return the interval as Spark writes it."""
+    """Parse `column [- INTERVAL ...]`, also in parentheses, and return the interval as Spark writes it."""
     depth = 0
     while cursor.take("("):
         depth += 1
@@ -291,7 +291,7 @@ _FORMS = {
 
 
 def _read_interval(cursor: Cursor) -> str:
-    """Pass over an interval such as `'1:30' MINUTE TO SECOND`, and return it as `1 MINUTE 30 SECOND`."""
+    """Parse an interval such as `'1:30' MINUTE TO SECOND`, and return it as `1 MINUTE 30 SECOND`."""
     if cursor.at("-"):
         raise cursor.error("A watermark's delay cannot be negative")
     cursor.take("+")

@@ -1,7 +1,7 @@
 """Tokens of Flink's SQL, and a cursor to read them with.
 
 The rules are those of Calcite's grammar with Flink's default settings (Lex.JAVA): the only escape is the doubled quote,
-but in U&'...', and a double quote has no meaning. It opens a token all the same, so that a `;` behind it does not end a
+but in U&'...', and a double quote has no meaning. It opens a token all the same, so that a `;` after it does not end a
 statement.
 
 No keyword is special to the lexer, and every sign is a token of its own: `PRIMARY KEY` may have a comment in the middle,
@@ -129,7 +129,7 @@ def _characters(source: str, start: int, text: str) -> str:
 
 
 def split(tokens: list[Token]) -> list[list[Token]]:
-    """Return the tokens of each statement, with an `end` behind its last one; empty statements are left out."""
+    """Return the tokens of each statement, with an `end` after its last one; empty statements are left out."""
     statements: list[list[Token]] = []
     current: list[Token] = []
     for token in tokens:
@@ -173,13 +173,13 @@ class Cursor:
         return self.source[self.token.start : self._tokens[-2].end]
 
     def take_rest(self) -> str:
-        """Pass over everything up to the end of the statement, and return it as written."""
+        """Take everything up to the end of the statement, and return it as written."""
         text = self.rest()
         self._index = len(self._tokens) - 1
         return text
 
     def text_since(self, start: Token) -> str:
-        """Return the text from a token to the last one that was passed over, as written."""
+        """Return the text from a token to the last one that was taken, as written."""
         return self.source[start.start : self._tokens[self._index - 1].end]
 
     def at(self, *words: str) -> bool:
@@ -188,25 +188,25 @@ class Cursor:
         return len(ahead) == len(words) and all(map(Token.is_word, ahead, words))
 
     def take(self, *words: str) -> bool:
-        """Pass over these keywords or symbols if they are next, and return whether they were."""
+        """Take these keywords or symbols if they are next, and return whether they were."""
         if not self.at(*words):
             return False
         self._index += len(words)
         return True
 
     def take_one_of(self, *words: str) -> str | None:
-        """Pass over the next token if it is one of these keywords, and return it."""
+        """Take the next token if it is one of these keywords, and return it."""
         return next((word for word in words if self.take(word)), None)
 
     def next(self) -> Token:
-        """Pass over the next token and return it; the cursor stays at the end."""
+        """Take the next token and return it; the cursor stays at the end."""
         token = self.token
         if token.kind != "end":
             self._index += 1
         return token
 
     def expect(self, *words: str, hint: str = "") -> None:
-        """Pass over these keywords or symbols.
+        """Take these keywords or symbols.
 
         Args:
             words: In upper case.
@@ -225,7 +225,7 @@ class Cursor:
             raise self.unexpected("the end of the statement", "statements are separated by ';'")
 
     def name(self, what: str) -> str:
-        """Pass over a name, which is a word or anything in backticks. `what` describes it in errors: `a column's name`."""
+        """Take a name, which is a word or anything in backticks. `what` describes it in errors: `a column's name`."""
         token = self.token
         if token.kind == "name" and self.source[token.start] == '"':
             raise self.error(DOUBLE_QUOTES)
@@ -236,7 +236,7 @@ class Cursor:
         return self.next().text
 
     def qualified_name(self, what: str) -> Name:
-        """Pass over a name of one to three parts with dots between them."""
+        """Take a name of one to three parts with dots between them."""
         start = self.token
         parts = [self.name(what)]
         while self.take("."):
@@ -246,7 +246,7 @@ class Cursor:
         return tuple(parts)
 
     def column_names(self) -> dict[str, Token]:
-        """Pass over names of columns in parentheses. Return the token of each, in order. A repeated name is an error."""
+        """Take names of columns in parentheses. Return the token of each, in order. A repeated name is an error."""
         found: dict[str, Token] = {}
 
         def one() -> None:
@@ -260,7 +260,7 @@ class Cursor:
         return found
 
     def listed(self, read: Callable[[], None]) -> None:
-        """Pass over a list in parentheses that is not empty; `read` passes over each of its items."""
+        """Take a list in parentheses that is not empty; `read` takes each of its items."""
         self.expect("(")
         read()
         while not self.take(")"):
@@ -269,13 +269,13 @@ class Cursor:
             read()
 
     def string(self, what: str) -> str:
-        """Pass over a string in single quotes. `what` describes it in errors: `the comment`."""
+        """Take a string in single quotes. `what` describes it in errors: `the comment`."""
         if self.token.kind != "string":
             raise self.unexpected(f"{what} in 'single quotes'")
         return self.next().text
 
     def number(self, what: str, least: int, most: int) -> int:
-        """Pass over a whole number within limits. `what` describes it in errors: `a length`."""
+        """Take a whole number within limits. `what` describes it in errors: `a length`."""
         text = self.token.text
         if self.token.kind != "number" or re.fullmatch(r"\d{1,10}", text, re.ASCII) is None:
             raise self.unexpected(f"{what}, a whole number from {least} to {most}")

@@ -46,7 +46,7 @@ class Like:
 
 
 def read_like(cursor: Cursor) -> Like:
-    """Pass over a LIKE clause behind this word: a name, and `(INCLUDING ... EXCLUDING ... OVERWRITING ...)`.
+    """Parse a LIKE clause after this word: a name, and `(INCLUDING ... EXCLUDING ... OVERWRITING ...)`.
 
     Raises:
         SqlError: If it is something else, or Flink does not accept it.

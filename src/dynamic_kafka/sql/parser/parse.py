@@ -48,7 +48,7 @@ def parse_script(text: str) -> list[Statement]:
 
 
 def parse_statement(text: str) -> Statement:
-    """Return the only statement of a text; the `;` behind it is optional.
+    """Return the only statement of a text; the `;` after it is optional.
 
     Raises:
         SqlError: If it cannot be parsed, or if the text does not contain exactly one statement.
@@ -60,7 +60,7 @@ def parse_statement(text: str) -> Statement:
     statement = _statement(first, cursors)
     second = next(cursors, None)
     if second is not None:
-        raise second.error("Expected one statement, found another one behind it. Run them one by one, or as a script")
+        raise second.error("Expected one statement, found another one after it. Run them one by one, or as a script")
     return statement
 
 
@@ -201,7 +201,7 @@ def _set(cursor: Cursor, place: _Place) -> Set:
 
 
 def _key(cursor: Cursor) -> str:
-    """Pass over a key, in quotes or, as before Flink 1.14, without them."""
+    """Skip a key, in quotes or, as before Flink 1.14, without them."""
     if cursor.token.kind == "string":
         return cursor.string("the key")
     start = cursor.token
@@ -213,15 +213,15 @@ def _key(cursor: Cursor) -> str:
 
 
 def _bare_value(cursor: Cursor) -> str:
-    """Pass over a value without quotes, which is the rest of the line."""
+    """Skip a value without quotes, which is the rest of the line."""
     start = cursor.token
     if start.kind == "end":
         raise cursor.unexpected("the value")
     text = cursor.take_rest()
-    # Two slashes begin a comment, and what is behind them, even the `;`, would be lost.
+    # Two slashes begin a comment, and what follows them, even the `;`, would be lost.
     line = cursor.source[start.start :].partition("\n")[0]
     if text != line[: len(text)] or re.match(r"//|/\*", line[len(text) :]):
-        raise cursor.error("Put this value in 'single quotes', and a ';' behind it", start)
+        raise cursor.error("Put this value in 'single quotes', and a ';' after it", start)
     return text
 
 

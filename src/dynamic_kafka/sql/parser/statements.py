@@ -136,7 +136,7 @@ class InsertInto(Statement):
         table: The name of the table.
         columns: The columns that the query has values for, in its order; None for all.
         query: The query as written.
-        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` behind its name.
+        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` after its name.
     """
 
     table: Name

@@ -43,7 +43,7 @@ _UNSUPPORTED = {
 
 
 def read_type(cursor: Cursor, *, depth: int = 0) -> FlinkType:
-    """Pass over a type with its nullability, such as `ARRAY<INT NOT NULL> NOT NULL` or `INT NOT NULL ARRAY`.
+    """Parse a type with its nullability, such as `ARRAY<INT NOT NULL> NOT NULL` or `INT NOT NULL ARRAY`.
 
     Raises:
         SqlError: If there is no type, or one that Spark does not have.
@@ -157,7 +157,7 @@ def _read_fields(cursor: Cursor, close: str, depth: int) -> tuple[RowField, ...]
 
 
 def read_interval_units(cursor: Cursor) -> str:
-    """Pass over the units of an interval and return them, as `DAY` or `DAY(2) TO SECOND(3)`; plurals are accepted.
+    """Parse the units of an interval and return them, as `DAY` or `DAY(2) TO SECOND(3)`; plurals are accepted.
 
     Raises:
         SqlError: If Flink does not have them.
