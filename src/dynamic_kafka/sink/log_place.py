@@ -3,8 +3,8 @@
 A place is Kafka's cluster.id and a topic. So a cluster that the metadata renames keeps its log, and a log that a mirror has
 copied to another cluster is not taken for the original. Rules:
 
-1. The log is the topic whose last record names the topic's own place last (`State.places`). On every other cluster of the
-   stream the topic holds a pointer to the log.
+1. The last record of the log lists the places that it has had, and the newest one is the topic that has the record
+   (`State.places`). On every other cluster of the stream the topic holds a pointer to the log.
 2. Two logs are an error. A log that another one names among its earlier places was given up, or was moved.
 3. A cluster that does not answer could have the log, so that is an error. But a log that is found was made when all
    answered, or after the user had said where it is, so it needs nobody else's answer.

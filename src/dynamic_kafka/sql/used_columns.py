@@ -3,8 +3,8 @@
 So a table needs no column whose name is not among the words of the query, wherever the name stands and whatever it means
 there. A name that is more than a word is always needed. Some constructs use columns without their names:
 
-1. `*`, other than in `COUNT(*)` and `EXISTS (SELECT * ...)`. That of a SELECT from other SELECTs stands for columns which
-   these name.
+1. `*` over a table, other than in `COUNT(*)` and `EXISTS (SELECT * ...)`. A `*` over another SELECT needs nothing more,
+   because that SELECT names its columns.
 2. NATURAL JOIN, PIVOT, UNPIVOT, new names for all columns (`t AS x (a, b)`), and a table that is the argument of a function
    other than Flink's windows.
 
@@ -52,7 +52,7 @@ def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bo
 
 
 def used_names(query: Query, translated: str) -> frozenset[str] | None:
-    """Return names among which those of all columns are that a query uses; None if it may use any column.
+    """Return names that include those of all columns that a query uses; None if it may use any column.
 
     Args:
         query: The parsed query. It `reads_known` tables and views alone.
