@@ -142,6 +142,7 @@ def test_a_terminal(tmp_path: Path) -> None:
         terminal.shows("42")
         terminal.types("SELEC 1;\n")
         terminal.shows("^")
+        terminal.shows("sql> ")  # a terminal keeps a Ctrl-D that is typed before the prompt as an empty character
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
     assert "Line 1, column 1: Expected a statement" in terminal.shown

@@ -786,6 +786,7 @@ def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
         terminal.shows("42")
         terminal.types("SET 'spark.hadoop.fs.s3a.secret.key' = 'hunter2'; SELEC 1;\n")
         terminal.shows("^")
+        terminal.shows("sql> ")  # a terminal keeps a Ctrl-D that is typed before the prompt as an empty character
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
     assert "Line 1, column 51: Expected a statement" in terminal.shown
