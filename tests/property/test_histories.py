@@ -906,3 +906,17 @@ def test_a_split_whose_stop_is_not_known_waits() -> None:
         history.batch()
     finally:
         history.teardown()
+
+
+def test_a_topic_that_is_hidden_before_its_first_offsets_are_known() -> None:
+    """It keeps the time of the first start: with `latest`, nothing before that is read once it is shown again."""
+    history = History()
+    try:
+        history.begin(names={"a", "b"}, topics={"t"}, count=1, away={"b"})
+        history.remove_cluster("a")
+        history.change_cluster("b", "answers", 0)
+        history.change_cluster("b", "reachable", 1)
+        history.hide("b", "t", 0)
+        history.the_process_dies_before_the_batch_is_planned()
+    finally:
+        history.teardown()

@@ -529,7 +529,7 @@ class _Reconciliation:
             why = may_not(view.user, ["Describe", "Read"], "topic", topic)
             text = f"{where} is not visible to this user, and is not read until it is: {why}"
             self.events.append(Event("warning", text))
-        if not state.discovered and topic not in state.topics:
+        if not state.discovered:  # also if it was seen: offsets of it may be missing
             state.unseen.setdefault(topic, self._found_at(state, desired))
 
     def _found_at(self, state: ClusterOffsets, desired: DesiredCluster) -> int:
