@@ -378,6 +378,7 @@ def test_a_column_of_another_type_than_its_field_fails_the_query(registry: Regis
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark")
 def test_what_is_not_known_or_not_compiled_is_asked_for_once(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
