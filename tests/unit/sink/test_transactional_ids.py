@@ -426,7 +426,7 @@ def _open_files(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # closed meanwhile
-            found.append(os.readlink(entry))
+            found.append(str(entry.readlink()))
     return sorted(name for name in found if name.startswith(str(folder)))
 
 
