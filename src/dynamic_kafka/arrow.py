@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
-from pyspark.sql import datasource as spark
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
+from dynamic_kafka.source.rules.pruning import COMPARISONS
 from dynamic_kafka.spark.columns import COLUMN_TYPES
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
-from dynamic_kafka.spark.pushed_filters import conditions_of
+from dynamic_kafka.spark.pushed_filters import condition_of
 
 __all__ = ["read_arrow"]
 
 Condition = tuple[str | tuple[str, ...], str, Any]
 Parsed = tuple[tuple[str, ...], str, Any]
 
-_FILTERS: Mapping[str, Any] = {
-    "=": spark.EqualTo,
-    "<": spark.LessThan,
-    "<=": spark.LessThanOrEqual,
-    ">": spark.GreaterThan,
-    ">=": spark.GreaterThanOrEqual,
-    "in": spark.In,
-}
 _EXPRESSIONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+    **{sign: COMPARISONS[sign] for sign in ("=", "!=", "<", "<=", ">", ">=")},
     "in": lambda field, values: field.is_valid() & field.isin(values),
     "not in": lambda field, values: field.is_valid() & ~field.isin(values),
 }
@@ -95,9 +81,8 @@ def read_arrow(
     expression = _expression(conditions, types)
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
-    reader.conditions = conditions_of(
-        _FILTERS[sign](path, value) for path, sign, value in conditions if sign in _FILTERS
-    )
+    pushed = (condition_of(*condition) for condition in conditions)
+    reader.conditions = tuple(condition for condition in pushed if condition is not None)
     schema = pa.schema([types.field(name) for name in names])
     return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, expression))
 

@@ -5,7 +5,7 @@ None of them depends on the session's time zone or on ANSI mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERVALS",
     "TEMPORAL",
+    "changes_type",
     "check_names",
     "decoded_struct",
     "either",
@@ -128,11 +129,19 @@ def with_error(schema: StructType) -> StructType:
 
 def decoded_struct(form: Format, schema: StructType) -> StructType:
     """Return the type of what a format's `decode` returns for a schema."""
-    if not form.changelog:
-        return with_error(schema)
-    change = StructType([StructField(ROW_KIND, StringType()), StructField("row", schema)])
-    metadata = StructType([StructField(name, type_) for name, type_ in form.metadata.items()])
-    return with_error(StructType([StructField(ROWS, ArrayType(change)), StructField(METADATA, metadata)]))
+    return with_error(changes_type(schema, form.metadata) if form.changelog else schema)
+
+
+def changes_type(row: StructType, metadata: Mapping[str, DataType]) -> StructType:
+    """Return the type of a changelog's decoded messages, without `ERROR`.
+
+    Args:
+        row: The columns.
+        metadata: The types of the format's metadata by name.
+    """
+    change = StructType([StructField(ROW_KIND, StringType()), StructField("row", row)])
+    found = StructType([StructField(name, type_) for name, type_ in metadata.items()])
+    return StructType([StructField(ROWS, ArrayType(change)), StructField(METADATA, found)])
 
 
 def parts(type_: DataType) -> Iterator[DataType]:

@@ -36,7 +36,7 @@ DEAD_LETTER_TOPIC = Option(
     "format.dead-letter.topic", non_blank("a topic"), doc="The topic for messages that cannot be read."
 )
 DEAD_LETTER_PROPERTIES = "format.dead-letter.properties."
-"""What the names of the properties of that topic's cluster begin with."""
+"""The prefix of options that are Kafka properties of the dead-letter topic's cluster."""
 
 
 def only_topic(options: Mapping[str, str]) -> str | None:

@@ -263,7 +263,7 @@ class ReadReport(TypedDict):
 
 
 class DecodeErrors(TypedDict):
-    """How many messages of a topic cannot be decoded, of those that a worker has read since it started."""
+    """The number of messages of a topic that a worker has read since it started and could not decode."""
 
     cluster: str
     topic: str

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMN_TYPES",
+    "DECODING",
     "HISTORY_ROW",
     "LAST_ROW",
     "UNDECODED",
@@ -35,6 +36,8 @@ __all__ = [
     "with_columns",
 ]
 
+DECODING = ("key.", "value.", "format.")
+"""The beginnings of the names of options that decode the columns `key` and `value`; see `message_formats`."""
 _SPEC = "spec"
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {

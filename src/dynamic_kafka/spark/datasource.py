@@ -29,6 +29,7 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
 from dynamic_kafka.spark.columns import (
     COLUMN_TYPES,
+    DECODING,
     HISTORY_ROW,
     LAST_ROW,
     UNDECODED,
@@ -76,7 +77,6 @@ NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-_OF_FORMATS = ("key.", "value.", "format.")
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -102,7 +102,7 @@ class DynamicKafkaDataSource(DataSource):
         super().__init__(options)
         self._made_here = True
         self._source_options: Mapping[str, str] = options
-        if any(name.lower().startswith(_OF_FORMATS) for name in options):
+        if any(name.lower().startswith(DECODING) for name in options):
             from dynamic_kafka.spark.message_formats import message_formats
 
             self._formats, self._source_options = message_formats(options)
@@ -425,7 +425,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
     conditions: tuple[Condition, ...] = ()
-    """What holds for all rows that are wanted: see `pruning`."""
+    """Conditions that all wanted rows fulfil. Offsets that cannot have such rows are not read; see `pruning`."""
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""

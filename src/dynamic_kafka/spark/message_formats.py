@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RecordError, RegistryError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import arrow_type, decoded_type
-from dynamic_kafka.formats.expressions import decoded_struct, nullable, parts
+from dynamic_kafka.formats.expressions import changes_type, decoded_struct, nullable, parts
 from dynamic_kafka.formats.on_error import COORDINATES, ON_ERROR_ADVICE, reason_text
 from dynamic_kafka.formats.options import (
     DEAD_LETTER_PROPERTIES,
@@ -41,7 +40,7 @@ from dynamic_kafka.formats.options import (
 from dynamic_kafka.formats.schema_ids import header_values, in_headers
 from dynamic_kafka.native import can_decode
 from dynamic_kafka.options import option_names
-from dynamic_kafka.spark.columns import COLUMN_TYPES, VALUE_ROW
+from dynamic_kafka.spark.columns import COLUMN_TYPES, DECODING, VALUE_ROW
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of, send
 
 __all__ = ["MESSAGE_OPTIONS", "MessageFormats", "Messages", "message_formats", "value_field"]
@@ -126,17 +125,17 @@ class MessageFormats:
         return Messages(tuple(schema.names), tuple(made), self.on_error, self.letters)
 
 
-def message_formats(options: Mapping[str, str]) -> tuple[MessageFormats | None, dict[str, str]]:
-    """Return the formats of a query, and the options without theirs; None if messages stay as they are.
+def message_formats(options: Mapping[str, str]) -> tuple[MessageFormats, dict[str, str]]:
+    """Return the formats of a query, and the options without theirs.
+
+    Args:
+        options: The options of the query, at least one of which is of `DECODING`.
 
     Raises:
         ConfigurationError: If an option is wrong.
     """
-    prefixes = ("key.", "value.", "format.")
-    ours = {name.lower(): value for name, value in options.items() if name.lower().startswith(prefixes)}
+    ours = {name.lower(): value for name, value in options.items() if name.lower().startswith(DECODING)}
     others = {name: value for name, value in options.items() if name.lower() not in ours}
-    if not ours:
-        return None, others
     names = {"value": VALUE_FORMAT, "key": KEY_FORMAT}
     forms = {name: format_named(o.parse(ours.pop(o.key)), o.key) for name, o in names.items() if o.key in ours}
     if not forms:
@@ -271,17 +270,9 @@ def _column_type(form: Format, columns: StructType) -> DataType:
     """Return the type of a column with messages of these columns."""
     if not form.changelog:
         return nullable(columns)
-    return ArrayType(
-        nullable(
-            StructType(
-                [
-                    StructField(ROW_KIND, COLUMN_TYPES["topic"]),
-                    StructField("row", columns),
-                    StructField(METADATA, StructType([StructField(key, t) for key, t in form.metadata.items()])),
-                ]
-            )
-        )
-    )
+    changes = changes_type(nullable(columns), form.metadata)
+    rows: Any = changes[ROWS].dataType
+    return ArrayType(StructType([*rows.elementType, changes[METADATA]]))
 
 
 # --- the executor's side ---
@@ -289,7 +280,7 @@ def _column_type(form: Format, columns: StructType) -> DataType:
 
 @dataclass(frozen=True)
 class _Part:
-    """How a column is decoded.
+    """A column whose messages are decoded.
 
     Args:
         name: `key` or `value`.
@@ -319,7 +310,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class Messages:
-    """How the columns of a query are made of what is fetched.
+    """Makes the columns of a query from those that are fetched.
 
     Args:
         columns: The columns of the query, in order.
@@ -365,24 +356,32 @@ class Messages:
         keep: pa.Array | None = None
         whys: list[str | None] | None = None
         for part, rows in zip(self.parts, found, strict=True):
-            errors = pc.struct_field(rows, ERROR)
+            errors = rows.field(ERROR)
             if errors.null_count < len(errors):
+                import pyarrow.compute as pc  # takes 40 ms, and most tasks do not need it
+
                 whys = whys or [None] * len(batch)
                 for i in pc.indices_nonzero(errors.is_valid()).to_pylist():
                     error = _with_prefix(errors[i].as_py(), part.name, part.form)
                     message = batch[part.name][i].as_py() or b""
                     whys[i] = whys[i] or reason_text(f"the {part.name}", part.form, error, message)
             if part.name == "value" and rows.null_count:
+                import pyarrow.compute as pc
+
                 skipped = pc.and_(rows.is_null(), batch["value"].is_valid())
                 keep = pc.invert(skipped)
         if whys is None:
             return keep
+        import pyarrow.compute as pc
+
         why = pa.array(whys, pa.string())
         self._refuse(batch, why)
         return why.is_null() if keep is None else pc.and_(keep, why.is_null())
 
     def _refuse(self, batch: pa.RecordBatch, why: pa.Array) -> None:
         if self.on_error == "fail":
+            import pyarrow.compute as pc
+
             first = pc.indices_nonzero(why.is_valid())[0].as_py()
             cluster, topic, partition, offset = (batch[name][first].as_py() for name in COORDINATES)
             text = f"{why[first].as_py()}. {ON_ERROR_ADVICE}"
@@ -397,7 +396,7 @@ def _column(part: _Part, rows: pa.Array) -> pa.Array:
     if format_named(part.form).changelog:
         return _changes(rows, type_)
     if part.form == "raw":
-        return pc.struct_field(rows, part.name)
+        return rows.field(part.name)
     return _struct(rows, type_)
 
 
@@ -409,6 +408,8 @@ def _struct(rows: pa.Array, type_: pa.StructType) -> pa.Array:
 
 def _changes(rows: pa.Array, type_: pa.ListType) -> pa.Array:
     """Return the changes of messages, each with the message's metadata if the type has them."""
+    import pyarrow.compute as pc
+
     changes, change = pc.struct_field(rows, ROWS), type_.value_type
     parents, flat = pc.list_parent_indices(changes), changes.flatten()
     fields = [flat.field(name) for name in (ROW_KIND, "row")]

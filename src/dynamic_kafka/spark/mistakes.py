@@ -1,4 +1,7 @@
-"""What is meant by an option that does not exist: one of the other direction, of another tool, or of another place."""
+"""Errors that say what to write in place of an option that does not exist.
+
+It may be for writing in a query that reads, or the other way round. It may be one of another tool, or belong elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from dynamic_kafka.kafka.config.property_names import ALL_NAMES
 from dynamic_kafka.options import Option, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
+from dynamic_kafka.spark.columns import DECODING
 
 __all__ = ["in_reader", "in_writer", "neither"]
 
@@ -57,7 +61,7 @@ def in_reader(error: UnknownOptionError) -> ConfigurationError:
 def in_writer(error: UnknownOptionError) -> ConfigurationError:
     """Return the error of an unknown option of a query that writes, with what is meant by it if that is known."""
     lower = error.option.lower()
-    if lower.startswith(("key.", "value.", "format.")):
+    if lower.startswith(DECODING):
         return ConfigurationError(
             f"Option '{error.option}' decodes messages that are read, and this query writes; encode the rows with "
             "dynamic_kafka.functions.to_kafka"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pyspark.sql import datasource as spark
 
-from dynamic_kafka.source.rules.pruning import Condition
+from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
 
-__all__ = ["conditions_of", "is_asked_for_filters"]
+__all__ = ["condition_of", "conditions_of", "is_asked_for_filters"]
 
 _PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 _SIGNS: dict[type[spark.Filter], str] = {
@@ -50,15 +51,27 @@ def _of(found: spark.Filter) -> Iterator[Condition]:
         found, sign = found.child, "!="
     if not sign:
         return
-    (column, *inner), value = found.attribute, found.value  # type: ignore[attr-defined]
-    values = value if sign == "in" else (value,)
+    condition = condition_of(found.attribute, sign, found.value)  # type: ignore[attr-defined]
+    if condition is not None:
+        yield condition
+
+
+def condition_of(path: tuple[str, ...], sign: str, value: Any) -> Condition | None:
+    """Return a comparison as a condition; None if no range is left out by it.
+
+    Args:
+        path: A column, or a field in one.
+        sign: The operator. Only those of `pruning.COMPARISONS` are known.
+        value: What the column is compared with; several values for `in`.
+    """
+    (column, *inner), values = path, value if sign == "in" else (value,)
     wanted = _TYPES.get(column)
     if inner or wanted is None or not all(type(one) is wanted for one in values):
-        return
-    if wanted is not str and sign not in _OF_NUMBERS:
-        return
+        return None
+    if sign not in (COMPARISONS if wanted is str else _OF_NUMBERS):
+        return None
     if wanted is dt.datetime:
         if any(one.tzinfo is None for one in values):
-            return
+            return None
         values = tuple((one - _EPOCH) // dt.timedelta(microseconds=1) for one in values)
-    yield Condition(column, sign, tuple(values) if sign == "in" else values[0])
+    return Condition(column, sign, tuple(values) if sign == "in" else values[0])

@@ -43,7 +43,7 @@ def decoding_of(column: StructField) -> Decoding:
 
 
 def of_history(batches: Iterator[pa.RecordBatch], decoding: Decoding) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a history, whose values the kernel does not fetch, with all values decoded.
+    """Decode the values of a history. The kernel decodes only the values that it fetches from Kafka.
 
     Only values without a row keep their bytes: a value that cannot be decoded needs them for the error, and one that is
     skipped is no tombstone.

@@ -18,14 +18,12 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
-    StructField,
     StructType,
     TimestampType,
 )
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.expressions import nullable
-from dynamic_kafka.formats.format import METADATA, ROW_KIND, ROWS
+from dynamic_kafka.formats.expressions import changes_type, nullable
 
 __all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope", "no_envelope"]
 
@@ -143,9 +141,7 @@ class Envelope:
 
     def rows_and_metadata(self, row: StructType) -> StructType:
         """Return the type of decoded messages about rows of the type `row`, without `ERROR`."""
-        change = StructType().add(ROW_KIND, StringType()).add("row", nullable(row))
-        metadata = StructType([StructField(name, found.type) for name, found in self.metadata.items()])
-        return StructType().add(ROWS, ArrayType(change)).add(METADATA, metadata)
+        return changes_type(nullable(row), {name: found.type for name, found in self.metadata.items()})
 
     def written(self, row: DataType) -> StructType:
         """Return the schema of a message that is written about rows of the type `row`."""

@@ -16,6 +16,7 @@ from dynamic_kafka.formats.format import (
     INSERT,
     METADATA,
     ROW_KIND,
+    ROW_KINDS,
     ROWS,
     UPDATE_AFTER,
     UPDATE_BEFORE,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decode", "decoder"]
 
-_KINDS = (UPDATE_BEFORE, DELETE, INSERT, UPDATE_AFTER)
 # Spark counts microseconds in 64 bits; a time beyond them is null.
 _MAX_MS = (2**63 - 1) // 1000
 
@@ -91,10 +91,13 @@ def _rows(before: pa.Array, after: pa.Array, fine: np.ndarray, updates: np.ndarr
     message = np.repeat(np.arange(len(fine)), np.diff(offsets))
     is_second = np.arange(len(message)) > offsets[message]
     is_before = deletes[message] | (updates[message] & ~is_second)
-    kinds = np.select([deletes[message], ~updates[message], is_second], [1, 2, 3], 0).astype(np.int8)
+    before_, delete, insert, after_ = map(ROW_KINDS.index, (UPDATE_BEFORE, DELETE, INSERT, UPDATE_AFTER))
+    kinds = np.select([deletes[message], ~updates[message], is_second], [delete, insert, after_], before_).astype(
+        np.int8
+    )
     rows = pa.concat_arrays([before, after]).take(pa.array(np.where(is_before, message, message + len(fine))))
     values = pa.StructArray.from_arrays(
-        [pa.DictionaryArray.from_arrays(kinds, list(_KINDS)).cast(pa.string()), rows], [ROW_KIND, "row"]
+        [pa.DictionaryArray.from_arrays(kinds, list(ROW_KINDS)).cast(pa.string()), rows], [ROW_KIND, "row"]
     )
     type_ = pa.list_(pa.field("element", values.type))
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_, mask=pa.array(~fine))

@@ -1,4 +1,4 @@
-"""How a batch is archived: what its tasks get, what they report, and what follows for the log. Pure."""
+"""Archive a batch: plan its tasks, and make the log's entry from their reports. Pure."""
 
 from __future__ import annotations
 
