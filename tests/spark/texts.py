@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType, TimeType
+from pyspark.sql.types import StructType
 
 from dynamic_kafka.formats import ERROR, Format
 from dynamic_kafka.options import parse_options
+from dynamic_kafka.spark_versions import TimeType
 
 T = TypeVar("T")
 Message = str | bytes | None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimeType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.expressions import rebuilt
 from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.spark_versions import TimeType, arrow_udf
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -128,10 +128,7 @@ def decoded(function: Callable[..., pa.Array], schema: StructType, *columns: Col
 
 def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Column) -> Column:
     """Return a column that Spark's workers evaluate over Arrow batches."""
-    # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
-    function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
-    found: Column = arrow_udf(function, result)(*columns)  # type: ignore[call-overload]  # the stubs do not know that
-    return found
+    return arrow_udf(function, result)(*columns)
 
 
 def encoded(function: Callable[[pa.Array], pa.Array], column: Column) -> Column:

@@ -23,12 +23,12 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     YearMonthIntervalType,
 )
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -5,26 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-from pyspark.sql import datasource as spark
+from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 __all__ = ["condition_of", "conditions_of", "is_asked_for_filters"]
 
 _PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
-_SIGNS: dict[type[spark.Filter], str] = {
-    spark.EqualTo: "=",
-    spark.EqualNullSafe: "=",
-    spark.LessThan: "<",
-    spark.LessThanOrEqual: "<=",
-    spark.GreaterThan: ">",
-    spark.GreaterThanOrEqual: ">=",
-    spark.In: "in",
-    spark.StringStartsWith: "starts with",
-    spark.StringEndsWith: "ends with",
-    spark.StringContains: "contains",
+_SIGNS = {  # by name: Spark 4.0 has no filters
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "In": "in",
+    "StringStartsWith": "starts with",
+    "StringEndsWith": "ends with",
+    "StringContains": "contains",
 }
 _OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
 _TYPES: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
@@ -40,18 +41,18 @@ def is_asked_for_filters() -> bool:
     return _PLANNER in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PLANNER
 
 
-def conditions_of(filters: Iterable[spark.Filter]) -> tuple[Condition, ...]:
+def conditions_of(filters: Iterable[Filter]) -> tuple[Condition, ...]:
     """Return the conditions among filters that hold together. The others are left to Spark, which evaluates all of them."""
     return tuple(condition for found in filters for condition in _of(found))
 
 
-def _of(found: spark.Filter) -> Iterator[Condition]:
-    sign = _SIGNS.get(type(found), "")
-    if isinstance(found, spark.Not) and isinstance(found.child, spark.EqualTo):
+def _of(found: Any) -> Iterator[Condition]:
+    sign = _SIGNS.get(type(found).__name__, "")
+    if type(found).__name__ == "Not" and type(found.child).__name__ == "EqualTo":
         found, sign = found.child, "!="
     if not sign:
         return
-    condition = condition_of(found.attribute, sign, found.value)  # type: ignore[attr-defined]
+    condition = condition_of(found.attribute, sign, found.value)
     if condition is not None:
         yield condition
 

@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import TimeType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, RegistryError
@@ -35,6 +34,7 @@ from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

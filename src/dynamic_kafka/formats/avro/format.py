@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import TimeType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
@@ -25,6 +24,7 @@ from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_
 from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

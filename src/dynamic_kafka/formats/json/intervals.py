@@ -13,11 +13,11 @@ from pyspark.sql.types import (
     DayTimeIntervalType,
     IntegerType,
     StructType,
-    TimeType,
     YearMonthIntervalType,
 )
 
 from dynamic_kafka.formats.expressions import INTERVALS, has, rebuilt, retyped
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
