@@ -1,7 +1,7 @@
 """Environments with this package, all that tests need, and another pyspark than `.venv`, which has the newest one.
 
-They are for tests (`make test SPARK=4.1`). `.venv-spark42` is also for jars that work only with that release: Spark's own
-Kafka connector (for the benchmarks) and Delta. `python scripts/spark_versions.py 4.1 -m pytest` runs its Python.
+They are for tests (`make test SPARK=4.0`). `.venv-spark42` is also for jars that work only with that release: Spark's own
+Kafka connector (for the benchmarks) and Delta. `python scripts/spark_versions.py 4.0 -m pytest` runs its Python.
 """
 
 from __future__ import annotations

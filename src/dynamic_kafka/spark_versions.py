@@ -32,6 +32,8 @@ __all__ = [
     "has_admission_control",
     "offset_of",
     "spark_version",
+    "takes_values",
+    "too_old",
 ]
 
 if TYPE_CHECKING:
@@ -66,9 +68,8 @@ else:
             @classmethod
             def typeName(cls) -> NoReturn:  # noqa: N802
                 """Refuse to be told to Spark, or to Arrow."""
-                raise ConfigurationError(
-                    f"Columns of the type TIME need Spark 4.2 or newer, and this is Spark {pyspark.__version__}. Declare "
-                    "the column with another type, such as STRING or INT, or leave it out"
+                raise too_old(
+                    "The type TIME", "4.2", "Use another type, such as STRING or INT, or leave the column out"
                 )
 
     try:
@@ -96,23 +97,31 @@ else:
             """The same."""
 
 
+def too_old(what: str, since: str, instead: str) -> ConfigurationError:
+    """Return what is said of something that this version of Spark lacks, before anything starts."""
+    return ConfigurationError(
+        f"{what} needs Spark {since} or newer, and this is Spark {pyspark.__version__}. {instead}"
+    )
+
+
 def spark_version() -> tuple[int, int]:
     """Return the version of Spark, such as (4, 2)."""
     major, minor = map(int, re.findall(r"\d+", pyspark.__version__)[:2])
     return major, minor
 
 
+def takes_values() -> bool:
+    """Return whether a function over Arrow arrays takes any columns, and not only bytes."""
+    return spark_version() >= (4, 1)
+
+
 def arrow_udf(function: Callable[..., pa.Array], result: DataType | str) -> Callable[..., Column]:
-    """Return what makes a column of other columns, by a function over Arrow arrays.
-
-    Before Spark 4.1 the other columns have to be bytes.
-    """
-    import pyarrow as pa
-
-    try:
-        from pyspark.sql.functions import arrow_udf as udf
-    except ImportError:
+    """Return what makes a column of other columns, by a function over Arrow arrays; see `takes_values`."""
+    if not takes_values():
         return _by_pandas(function, result)
+    import pyarrow as pa
+    from pyspark.sql.functions import arrow_udf as udf
+
     # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
     return udf(function, result)  # type: ignore[call-overload, no-any-return]  # the stubs do not know that
@@ -130,9 +139,8 @@ def _by_pandas(function: Callable[..., pa.Array], result: DataType | str) -> Cal
 
     evaluate.__annotations__ = {"columns": pd.Series, "return": pd.DataFrame}
     evaluate.__name__ = function.__name__  # plans show it
-    udf: Any = pandas_udf(  # type: ignore[call-overload]
-        evaluate, StructType().add("found", result)
-    )
+    row = f"found {result}" if isinstance(result, str) else StructType().add("found", result)
+    udf: Any = pandas_udf(evaluate, row)  # type: ignore[call-overload]  # the stubs do not know that
     return lambda *columns: udf(*columns)["found"]
 
 
