@@ -14,12 +14,13 @@ Rules:
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, BooleanType, DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from dynamic_kafka.errors import RecordError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, FormatOptions, format_named
@@ -36,7 +37,10 @@ from dynamic_kafka.spark.dead_letters import DeadLetters, send
 if TYPE_CHECKING:
     from dynamic_kafka.source.executor.tally import Tally
 
-__all__ = ["Messages", "Part", "column_of", "left_out_column", "messages_of", "with_prefix"]
+__all__ = ["Messages", "Part", "column_of", "messages_of", "with_prefix"]
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -156,10 +160,13 @@ class Messages:
         decoders = [part.decoder(upsert=upsert) for part in self.parts]
         if tally is not None:
             tally.count_decode_errors({})
+        left_out, first = 0, None
         for batch in batches:
             found = [decode(batch) for decode in decoders]
             why = self._errors(batch, found)
             if why is not None:
+                first = first or _first_place(batch, why)
+                left_out += len(why) - why.null_count
                 self._refuse(batch, why, tally)
             made = {p.name: _column(p, rows) for p, rows in zip(self.parts, found, strict=True)}
             if LEFT_OUT in self.columns:
@@ -171,6 +178,9 @@ class Messages:
                 whole = whole.filter(keep)
             if len(whole):
                 yield whole
+        if left_out:
+            place = "cluster '%s', topic '%s', partition %d, offset %d"
+            _log.warning(f"%d messages cannot be read and are left out; the first: {place}", left_out, *(first or ()))
 
     def _errors(self, batch: pa.RecordBatch, found: list[pa.Array]) -> pa.Array | None:
         """Return why messages cannot be read; null for those that can, and None if all can."""
@@ -211,11 +221,8 @@ class Messages:
             cluster = batch["cluster"][0].as_py()
             tally.count_decode_errors({(cluster, topic["values"]): topic["counts"] for topic in topics})
         if self.on_error == "fail":
-            import pyarrow.compute as pc
-
-            first = pc.indices_nonzero(why.is_valid())[0].as_py()
-            cluster, topic, partition, offset = (batch[name][first].as_py() for name in COORDINATES)
-            text = f"{why[first].as_py()}. {ON_ERROR_ADVICE}"
+            cluster, topic, partition, offset = _first_place(batch, why)
+            text = f"{why.drop_null()[0].as_py()}. {ON_ERROR_ADVICE}"
             raise RecordError(text, cluster_id=cluster, topic=topic, partition=partition, offset=offset)
         if self.letters is not None:
             send(self.letters, [why, *(batch[name] for name in ("key", "value", *COORDINATES))])
@@ -224,10 +231,13 @@ class Messages:
 # --- as columns of a schema: how `sql.scan` says what it wants ---
 
 
-def column_of(part: Part) -> StructField:
+def column_of(part: Part, on_error: str, letters: DeadLetters | None) -> StructField:
     """Return the column of a part, with all that `messages_of` needs in its metadata, which plans do not show."""
     # Options hold references to secrets, which are looked up where messages are decoded.
+    topic = None if letters is None else {"topic": letters.topic, "properties": dict(letters.properties)}
     spec = {
+        "on_error": on_error,
+        "letters": topic,
         "form": part.form,
         "prefix": part.prefix,
         "options": dict(part.options),
@@ -238,13 +248,6 @@ def column_of(part: Part) -> StructField:
     return StructField(part.name, part.type, metadata={DECODED: json.dumps(spec)})
 
 
-def left_out_column(on_error: str, letters: DeadLetters | None) -> StructField:
-    """Return the column `LEFT_OUT`, with the policy for messages that cannot be read."""
-    found = None if letters is None else {"topic": letters.topic, "properties": dict(letters.properties)}
-    spec = json.dumps({"on_error": on_error, "letters": found})
-    return StructField(LEFT_OUT, BooleanType(), metadata={DECODED: spec})
-
-
 def messages_of(schema: StructType) -> Messages | None:
     """Return how the columns of a query are made that have a `column_of`; None if there are none."""
     specs = {
@@ -252,13 +255,12 @@ def messages_of(schema: StructType) -> Messages | None:
     }
     if not specs:
         return None
-    policy = specs.pop(LEFT_OUT, {"on_error": "fail", "letters": None})
     parts = []
     for name, spec in specs.items():
+        on_error, topic = spec.pop("on_error"), spec.pop("letters")
         columns, key = StructType.fromJson(spec.pop("columns")), tuple(spec.pop("primary_key"))
         parts.append(Part(name, columns=columns, type=schema[name].dataType, primary_key=key, **spec))
-    letters = None if policy["letters"] is None else DeadLetters(**policy["letters"])
-    return Messages(tuple(schema.names), tuple(parts), policy["on_error"], letters)
+    return Messages(tuple(schema.names), tuple(parts), on_error, None if topic is None else DeadLetters(**topic))
 
 
 # --- errors and columns ---
@@ -267,6 +269,13 @@ def messages_of(schema: StructType) -> Messages | None:
 def with_prefix(text: str, prefix: str, form: str) -> str:
     """Return an error of a format with the names of its options as a user has given them."""
     return text.replace(f"'{form}.", f"'{prefix}{form}.")
+
+
+def _first_place(batch: pa.RecordBatch, why: pa.Array) -> tuple[str, str, int, int]:
+    """Return the place of the first message that cannot be read."""
+    first = why.is_valid().index(True).as_py()
+    cluster, topic, partition, offset = (batch[name][first].as_py() for name in COORDINATES)
+    return cluster, topic, partition, offset
 
 
 def _errors_of(part: Part, rows: pa.Array) -> Iterator[tuple[int, str]]:

@@ -38,7 +38,7 @@ from dynamic_kafka.spark.columns import (
     LEFT_OUT,
 )
 from dynamic_kafka.spark.datasource import NAME
-from dynamic_kafka.spark.messages import Part, column_of, left_out_column
+from dynamic_kafka.spark.messages import Part, column_of
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import (
     ComputedColumn,
@@ -59,7 +59,6 @@ __all__ = ["check_expressions", "finished", "read"]
 _log = logging.getLogger(__name__)
 
 _CHANGE = "__change"
-_MESSAGE = "__message"
 _EVENT_TIME = "__rowtime"
 _END_US = 1 << 62  # in the year 148108
 
@@ -70,8 +69,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
 
     Args:
         spark: The session, with `format("dynamic-kafka")` registered.
-        table: The table. Its definition may be without the columns that a query does not use, and its conditions leave out
-            messages that a query does not use.
+        table: The table. Its definition may be without the columns that a query does not use.
         streaming: True for a stream, False for a batch of the current records.
 
     Returns:
@@ -96,11 +94,11 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    needed = _needed(table)
+    needed = _needed(table, streaming=streaming)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
-    messages = _with_conditions(reader.format(NAME).schema(needed).options(**options).load(), table)
-    if table.on_error != "fail":
+    messages = reader.format(NAME).schema(needed).options(**options).load()
+    if LEFT_OUT in needed.names:
         left_out = F.count_if(F.col(LEFT_OUT)).alias(table.on_error.replace("-", "_"))
         messages = messages.observe(f"dynamic-kafka: {_name(table)}", left_out).where(once(F.col(LEFT_OUT).isNull()))
     rows = _rows(messages, table, frozenset(needed.names))
@@ -227,12 +225,13 @@ def _name(table: KafkaTable) -> str:
 # --- from messages to rows ----------------------------------------------------------------------------------------------
 
 
-def _needed(table: KafkaTable) -> StructType:
+def _needed(table: KafkaTable, *, streaming: bool) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
     needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
     of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
-    decoded = [column_of(_part(encoding, table)) for encoding in _encodings(table)]
-    left_out = [] if table.on_error == "fail" else [left_out_column(table.on_error, table.letters)]
+    decoded = [column_of(_part(encoding, table), table.on_error, table.letters) for encoding in _encodings(table)]
+    # Only a stream shows what it has counted. In a batch, the filter would keep a query's conditions from the source.
+    left_out = [StructField(LEFT_OUT, BooleanType())] if streaming and table.on_error != "fail" else []
     history = [] if (found := _history_row(table)) is None else [found]
     return StructType([*of_source, *decoded, *left_out, *history])
 
@@ -269,17 +268,6 @@ def _history_row(table: KafkaTable) -> StructField | None:
     columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
     row = StructType([StructField(c.name, _nullable(cast_type(c.type))) for c in columns])
     return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
-
-
-def _with_conditions(messages: DataFrame, table: KafkaTable) -> DataFrame:
-    """Return the messages that fulfil the table's conditions. Spark tells the source of those which it can read by."""
-    if not table.conditions:
-        return messages
-    # The conditions have the names of the table's columns, which may be those of other columns of the source.
-    found = messages.select(F.struct("*").alias(_MESSAGE), *(_metadata(c).alias(c.name) for c in table.metadata))
-    for condition in table.conditions:
-        found = found.where(_computed(found, condition))
-    return found.select(f"{_MESSAGE}.*")
 
 
 def _nullable(type_: DataType) -> Any:

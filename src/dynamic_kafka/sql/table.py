@@ -84,7 +84,6 @@ class KafkaTable:
         on_error: The policy for messages that cannot be read.
         letters: The topic for them, for the policy `dead-letter`.
         bounded: Whether it has an end.
-        conditions: What a batch query asks of its metadata columns: only such rows have to be read (`pushed_conditions`).
     """
 
     definition: TableDefinition
@@ -96,7 +95,6 @@ class KafkaTable:
     on_error: str = "fail"
     letters: DeadLetters | None = None
     bounded: bool = False
-    conditions: tuple[str, ...] = ()
 
     @property
     def upsert(self) -> bool:

@@ -28,8 +28,9 @@ from dynamic_kafka.source.executor.tally import Tally
 from dynamic_kafka.source.rules.planning import ReadTask
 from dynamic_kafka.spark.columns import COLUMN_TYPES, HISTORY_ROW, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaInputPartition
+from dynamic_kafka.spark.dead_letters import DeadLetters
 from dynamic_kafka.spark.last_row import with_column
-from dynamic_kafka.spark.messages import Messages, Part, column_of, left_out_column, messages_of
+from dynamic_kafka.spark.messages import Messages, Part, column_of, messages_of
 
 A = StructType([StructField("a", LongType())])
 AB = StructType([*A.fields, StructField("b", LongType())])
@@ -109,11 +110,14 @@ def test_messages_that_cannot_be_read_are_counted_by_topic() -> None:
     ]
 
 
-def test_a_table_sees_what_the_policy_leaves_out() -> None:
-    """So Spark can count it. All else of the policy has happened in the task."""
+def test_a_stream_of_a_table_sees_what_the_policy_leaves_out(caplog: pytest.LogCaptureFixture) -> None:
+    """So Spark can count it. All else of the policy has happened in the task, which tells how many there are."""
     messages = reading(part(required=True), on_error="skip", columns=("offset", LEFT_OUT))
     found = read(messages, fetched([b'{"a": 1}', b"x", None, b'{"a": 2}']))
     assert [(row["offset"], row[LEFT_OUT]) for row in found] == [(0, None), (1, True), (3, None)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 messages cannot be read and are left out; the first: cluster 'c', topic 't', partition 0, offset 1"
+    ]
 
 
 @pytest.mark.parametrize("form", ["json", "raw"])
@@ -141,8 +145,9 @@ def test_rows_of_a_history_stay() -> None:
 def test_a_table_says_by_its_schema_how_messages_are_read() -> None:
     """What comes out is what went in."""
     parts = (part(required=True), part(name="key", columns=AB, primary_key=("a", "b")))
-    schema = StructType([*map(column_of, parts), left_out_column("skip", None)])
-    assert messages_of(schema) == Messages((*schema.names,), parts, "skip", None)
+    letters = DeadLetters("dead", {"bootstrap.servers": "b:1"})
+    schema = StructType([column_of(part, "dead-letter", letters) for part in parts])
+    assert messages_of(schema) == Messages((*schema.names,), parts, "dead-letter", letters)
     assert messages_of(StructType([StructField("offset", LongType())])) is None
 
 
@@ -150,7 +155,7 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
     """But for the one that says so, which is null in all other rows."""
     row = StructType([StructField("a", LongType()), StructField("t", ArrayType(TimestampNTZType()))])
     fields = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name != "value"]
-    fields += [column_of(part(row, row)), left_out_column("skip", None)]
+    fields += [column_of(part(row, row), "skip", None), StructField(LEFT_OUT, BooleanType())]
     schema = StructType([*fields, StructField(LAST_ROW, BooleanType())])
     options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "endingOffsets": "latest"}
     reader: Any = DynamicKafkaDataSource(options).streamReader(schema)
@@ -166,7 +171,7 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
 
 def test_what_the_kernel_has_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
-    schema = StructType([column_of(part())])
+    schema = StructType([column_of(part(), "fail", None)])
     batches = {
         False: fetched([b"{"], **{VALUE_ROW: pa.array([{"a": None, ERROR: "why"}], DECODED)}),
         True: fetched([b"{"]),
