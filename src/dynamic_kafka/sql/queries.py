@@ -26,7 +26,6 @@ from dynamic_kafka.sql.definition import MetadataColumn, Name, PhysicalColumn, q
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import qualified_tables, unqualified
 from dynamic_kafka.sql.ordered import Arrivals
-from dynamic_kafka.sql.pushed_conditions import conditions_of
 from dynamic_kafka.sql.query_errors import cause_of, in_query
 from dynamic_kafka.sql.scan import finished
 from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owner, owners
@@ -144,13 +143,16 @@ class Queries:
         if not reads_known(query, self._is_known):
             return rows
         narrow: dict[str, DataFrame] = {}
-        for view, name, table in self._tables_of(query):
+        for view, table in self._tables_of(query):
             if not isinstance(table, KafkaTable) or self._made.get(view) != streaming:
                 continue
-            used = self._used(table, query, translated, name, streaming=streaming)
+            names = used_names(query, translated)
+            if names is None:
+                continue
+            used = replace(table, definition=with_columns(table.definition, names, streaming=streaming))
             if used == table:
                 continue
-            found = (view, streaming, used.conditions, *(column.name for column in used.definition.columns))
+            found = (view, streaming, *(column.name for column in used.definition.columns))
             if found not in self._narrow:
                 self._narrow[found] = self._read(used, streaming=streaming)
             narrow[view] = self._narrow[found]
@@ -165,30 +167,12 @@ class Queries:
             for view, table_rows in whole.items():
                 table_rows.createOrReplaceTempView(quoted(view))
 
-    def _tables_of(self, query: Query) -> Iterator[tuple[str, str, Table]]:
-        """Yield the tables that a query reads: the name of the view that Spark knows it by, and the name in the query."""
+    def _tables_of(self, query: Query) -> Iterator[tuple[str, Table]]:
+        """Yield the tables that a query reads, each with the name of the view that Spark knows it by."""
         for key in self.catalog.read_by(query.text) & self.catalog.tables.keys():
-            yield key, key, self.catalog.tables[key]
+            yield key, self.catalog.tables[key]
         for place in query.options:
-            yield _hinted_view(query, place), hinted(query, place)[-1].lower(), self.catalog.with_options(query, place)
-
-    def _used(self, table: KafkaTable, query: Query, translated: str, name: str, *, streaming: bool) -> KafkaTable:
-        """Return a table with only the columns and the offsets that a query uses.
-
-        Args:
-            table: The table.
-            query: The query.
-            translated: The query as Spark gets it.
-            name: The name by which the query reads the table, in lower case.
-            streaming: Whether it is followed.
-        """
-        definition, names = table.definition, used_names(query, translated)
-        if names is not None:
-            definition = with_columns(definition, names, streaming=streaming)
-        # The rows of a history do not come from these offsets.
-        ranges = not streaming and "history.path" not in table.source
-        conditions = conditions_of(query, name, table.definition) if ranges else ()
-        return replace(table, definition=definition, conditions=conditions)
+            yield _hinted_view(query, place), self.catalog.with_options(query, place)
 
     def _is_known(self, name: Name) -> bool:
         """Return whether a name is of a table or view here, or of a table in a catalog of Spark, which cannot read ours."""
