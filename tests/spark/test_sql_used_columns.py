@@ -62,7 +62,7 @@ def test_only_used_columns_are_handed_over(spark: SparkSession, filled: TableEnv
     def fields(query: str) -> set[str]:
         with as_batches(filled):
             relation = filled.sql_query(query)._jdf.queryExecution().optimizedPlan().collectLeaves().head().schema()
-        names = relation.apply("value_row").dataType().fieldNames()
+        names = relation.apply("value").dataType().fieldNames()
         return {str(name) for name in names} - {"__error"}
 
     assert fields("SELECT id FROM t") == {"id"}

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType, Year
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.expressions import changes_type, has, nullable, parts
 from dynamic_kafka.formats.options import (
     DEAD_LETTER_PROPERTIES,
@@ -109,6 +110,7 @@ class MessageFormats:
             columns = self.registered.get(name) or _columns(name, form, type_)
             with _named(name, form):
                 form.check(columns, encoding.options)
+                arrow_type(type_)
             made.append(Part(name, form.name, f"{name}.", form.portable(encoding.options), columns, type_))
         return Messages(tuple(schema.names), tuple(made), self.on_error, self.letters)
 

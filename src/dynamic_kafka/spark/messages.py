@@ -308,7 +308,9 @@ def _struct(rows: pa.Array, type_: pa.StructType) -> pa.Array:
     if not len(type_):  # without a field, Arrow does not know how many there are
         valid = rows.is_valid()
         return pa.Array.from_buffers(type_, len(rows), [valid.buffers()[1]], offset=valid.offset)
-    fields = [rows.field(field.name) for field in type_]
+    found = [(rows.field(field.name), field.type) for field in type_]
+    # A format may know of more parts that they are not null.
+    fields = [array if array.type == of_field else array.view(of_field) for array, of_field in found]
     return pa.StructArray.from_arrays(fields, fields=[*type_], mask=rows.is_null())
 
 
