@@ -19,7 +19,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel release-check lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel release-check docs lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
 # SPARK=4.1 runs the tests of Spark with that version, in an environment of its own.
@@ -76,6 +76,10 @@ lint: install ## Check style, formatting and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	cd native && cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+docs: install ## Build the site of the documentation in build/site, with warnings as errors
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python scripts/site.py
 
 format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
