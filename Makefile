@@ -118,7 +118,7 @@ mutation: install ## Change the rules without I/O in thousands of ways, and coun
 	HYPOTHESIS_PROFILE=mutation $(BIN)/python -m mutmut run --max-children 2
 	$(BIN)/python -m mutmut results
 
-chaos: install ## Cause one fault after the other, and count: docs/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
+chaos: install ## Cause one fault after the other, and count: docs/explanations/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 ##@ Shows

@@ -1,6 +1,6 @@
 """Formats for DataFrames: the bytes of Kafka messages to columns, and back.
 
-The formats and their options are those of SQL tables; see docs/sql.md.
+The formats and their options are those of SQL tables; see docs/reference/sql.md.
 """
 
 from __future__ import annotations
