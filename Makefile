@@ -142,5 +142,5 @@ bench: install ## Measure, e.g. BENCH_ARGS='--help'
 
 clean: ## Remove builds, caches and what Spark left behind; .venv stays
 	rm -rf build dist artifacts native/target $(KERNEL) mutants spark-warehouse metastore_db derby.log
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Following the metadata on real clusters: the rows of the table in docs/explanations/architecture.md that need a broker."""
+"""Following the metadata on real clusters: the rows of the table in docs/explanations/following.md that need a broker."""
 
 from __future__ import annotations
 

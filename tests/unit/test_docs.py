@@ -62,6 +62,12 @@ def test_every_path_that_a_document_names_exists(document: str) -> None:
     assert missing - NOT_HERE == set()
 
 
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    """A page without one would be found by the search only."""
+    navigation = re.findall(r'= "([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text())
+    assert sorted(navigation) == sorted(TEXTS)
+
+
 def test_every_page_that_the_code_names_exists() -> None:
     """Errors, docstrings and comments say `docs/guides/security.md` and the like."""
     folders = ("src", "tests", "scripts", "examples", "benchmarks")
