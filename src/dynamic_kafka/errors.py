@@ -1,7 +1,5 @@
 """The errors that this package raises on purpose, as one tree, and the helpers that word them.
 
-::
-
     DynamicKafkaError
     ├── ConfigurationError (ValueError)     the user's options or properties are wrong
     │   ├── UnknownOptionError

@@ -152,6 +152,38 @@ def test_every_error_that_a_document_names_exists() -> None:
     assert [name for name in named if not hasattr(errors, name)] == []
 
 
+def test_every_heading_of_the_page_of_errors_is_the_text_of_an_error() -> None:
+    """With `...` where the text of the code has a value."""
+    texts = [text for file in sorted(PACKAGE.rglob("*.py")) for text in _texts(ast.parse(file.read_text()))]
+    headings = re.findall(r"^### (.+)$", TEXTS["docs/reference/errors.md"], re.MULTILINE)
+    unknown = [
+        heading
+        for heading in headings
+        if not any(re.search(".*".join(map(re.escape, heading.split("..."))), text) for text in texts)
+    ]
+    assert unknown == []
+    assert len(headings) > 20
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Return the texts of a module, with `{}` in place of values."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_page_of_the_python_api_has_every_public_name() -> None:
+    """Also the builders, and the brokers for tests."""
+    described = set(
+        re.findall(r"^(?:::: dynamic_kafka\.(?:[a-z]+\.)*|        - )(\w+)$", TEXTS["docs/reference/python.md"], re.M)
+    )
+    modules = ("", ".arrow", ".builders", ".errors", ".functions", ".sql", ".testing")
+    public = {name for module in modules for name in importlib.import_module(f"dynamic_kafka{module}").__all__}
+    assert sorted(public - described) == []
+
+
 def test_the_document_of_the_command_line_shows_what_the_commands_print() -> None:
     """Headings, lines and states are those of the code."""
     text = TEXTS["docs/reference/cli.md"]
