@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -14,21 +13,13 @@ from pyspark.sql.types import StructField, StructType
 from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
-from dynamic_kafka.source.rules.pruning import COMPARISONS
 from dynamic_kafka.spark.columns import COLUMN_TYPES
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
-from dynamic_kafka.spark.pushed_filters import condition_of
+from dynamic_kafka.spark.pushed_filters import SIGNS, Comparison, expression_of
 
 __all__ = ["read_arrow"]
 
 Condition = tuple[str | tuple[str, ...], str, Any]
-Parsed = tuple[tuple[str, ...], str, Any]
-
-_EXPRESSIONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
-    **{sign: COMPARISONS[sign] for sign in ("=", "!=", "<", "<=", ">", ">=")},
-    "in": lambda field, values: field.is_valid() & field.isin(values),
-    "not in": lambda field, values: field.is_valid() & ~field.isin(values),
-}
 
 
 def read_arrow(
@@ -70,7 +61,7 @@ def read_arrow(
     else:
         known = source.schema()
         names = known.names if columns is None else list(columns)
-    needed = dict.fromkeys([*names, *(path[0] for path, _, _ in conditions)])
+    needed = dict.fromkeys([*names, *(condition.path[0] for condition in conditions)])
     for name in needed:
         if name not in known.names:
             raise ConfigurationError(
@@ -78,13 +69,11 @@ def read_arrow(
             )
     read = StructType([known[name] for name in needed])
     types = pa.schema([(field.name, arrow_type(field.dataType)) for field in read])
-    expression = _expression(conditions, types)
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
-    pushed = (condition_of(*condition) for condition in conditions)
-    reader.conditions = tuple(condition for condition in pushed if condition is not None)
+    reader.take([_checked(condition, types) for condition in conditions])
     schema = pa.schema([types.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, expression))
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema))
 
 
 def _of_spark(columns: pa.Schema) -> StructType:
@@ -96,30 +85,42 @@ def _of_spark(columns: pa.Schema) -> StructType:
         raise ConfigurationError(f"The schema has a type that Spark does not have: {error}") from None
 
 
-def _parsed(condition: Condition) -> Parsed:
+def _parsed(condition: Condition) -> Comparison:
     """Return a condition's path, operator and value."""
     try:
         column, sign, value = condition
         path = (column,) if isinstance(column, str) else tuple(column)
         if not path or not all(isinstance(name, str) for name in (*path, sign)):
             raise TypeError
-        return path, sign, tuple(value) if sign in ("in", "not in") else value
+        found = Comparison(path, sign, tuple(value) if sign in ("in", "not in") else value)
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"The condition {condition!r} is not a column, an operator and a value, such as ('offset', '>=', 5)"
         ) from None
+    if sign not in SIGNS:
+        raise ConfigurationError(
+            f"The condition on '{'.'.join(path)}' has the operator {sign!r}; expected one of {', '.join(SIGNS)}"
+        )
+    return found
 
 
-def _expression(conditions: Sequence[Parsed], types: pa.Schema) -> pc.Expression | None:
-    """Return the conditions as an expression on batches of a schema."""
-    found = None
-    for path, sign, value in conditions:
-        if sign not in _EXPRESSIONS:
-            raise ConfigurationError(
-                f"The condition on '{'.'.join(path)}' has the operator {sign!r}; expected one of {', '.join(_EXPRESSIONS)}"
-            )
-        one = _EXPRESSIONS[sign](pc.field(*path), _compared(path, _type_at(path, types), value))
-        found = one if found is None else found & one
+def _checked(given: Comparison, types: pa.Schema) -> Comparison:
+    """Return a condition with a value of the column's type."""
+    path, sign, value = given
+    name, several = ".".join(path), isinstance(value, tuple)
+    values = value if several else (value,)
+    type_ = _type_at(path, types)
+    if getattr(type_, "tz", None) is not None and any(getattr(one, "tzinfo", True) is None for one in values):
+        raise ConfigurationError(
+            f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
+        )
+    try:
+        same = tuple(pa.array([one for one in values if one is not None or not several], type_).to_pylist())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"The condition on '{name}' needs a value of the type {type_}: {error}") from None
+    found = Comparison(path, sign, same if several else same[0])
+    if expression_of([found], types) is None:
+        raise ConfigurationError(f"The condition on '{name}' cannot compare a {type_} with {value!r}")
     return found
 
 
@@ -136,22 +137,7 @@ def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType:
     return found
 
 
-def _compared(path: tuple[str, ...], type_: pa.DataType, value: Any) -> Any:
-    """Return what a column is compared with, as its type. A tuple is that of `in`."""
-    name, values = ".".join(path), value if isinstance(value, tuple) else (value,)
-    if getattr(type_, "tz", None) is not None and any(getattr(one, "tzinfo", True) is None for one in values):
-        raise ConfigurationError(
-            f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
-        )
-    try:
-        return pa.array(values, type_) if isinstance(value, tuple) else pa.scalar(value, type_)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"The condition on '{name}' needs a value of the type {type_}: {error}") from None
-
-
-def _batches(reader: DynamicKafkaReader, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+def _batches(reader: DynamicKafkaReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for partition in reader.partitions():
         for batch in reader.rows(partition):
-            kept = batch if where is None else batch.filter(where)
-            if len(kept):
-                yield kept.select(schema.names)
+            yield batch.select(schema.names)

@@ -14,13 +14,15 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
-from dynamic_kafka.formats.expressions import has, let
-from dynamic_kafka.formats.on_error import row_or_error
+from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.expressions import decoded_struct, has, let, nullable
+from dynamic_kafka.formats.on_error import explained
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
 from dynamic_kafka.formats.schema_ids import refuse_headers
 from dynamic_kafka.options import texts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
 __all__ = ["from_kafka", "to_kafka"]
@@ -64,16 +66,19 @@ def from_kafka(
     refuse_headers(used.name, parsed)
     column = F.col(value) if isinstance(value, str) else value
 
-    def checked(value: Column, decoded: Column) -> Column:
-        row = _changes(decoded) if used.changelog else decoded.dropFields(ERROR)
-        return row_or_error(row, decoded, value, used.name, skip=policy == "skip")
+    decode = used.decoder(fields, parsed).rows
 
-    decoded = used.decode(column, fields, parsed)
+    def rows(messages: pa.Array) -> pa.Array:
+        return explained(decode(messages), messages, "A message", used.name)
+
+    def checked(message: Column) -> Column:
+        row = _changes(message) if used.changelog else message.dropFields(ERROR)
+        fine = F.when(message.isNull() | message[ERROR].isNull(), row)
+        return fine if policy == "skip" else fine.otherwise(F.raise_error(message[ERROR]))
+
+    found = decoded(rows, decoded_struct(used, nullable(fields)), column)
     # Spark calls an Arrow function once, wherever its result is used, but not within a lambda.
-    if not used.changelog:
-        return checked(column, decoded)
-    both = F.struct(column.alias("value"), decoded.alias("decoded"))
-    return let(both, lambda message: checked(message["value"], message["decoded"]))
+    return let(found, checked) if used.changelog else checked(found)
 
 
 def _changes(decoded: Column) -> Column:

@@ -137,9 +137,6 @@ class Decoder:
         """
         import pyarrow as pa
 
-        binary = pa.binary()  # Spark may be set to use Arrow's large types
-        messages = messages if messages.type == binary else messages.cast(binary)
-        headers = headers if headers is None or headers.type == binary else headers.cast(binary)
         if self._look_up is not None and (unknown := self._decoder.unknown_schemas(messages, headers)):
             self._decoder.learn(list(self._look_up(unknown).items()))
         return pa.record_batch(self._decoder.decode(messages, headers, sorted((errors or {}).items()))).column(0)

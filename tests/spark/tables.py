@@ -9,11 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from dynamic_kafka.native import can_decode
-from dynamic_kafka.spark import message_formats
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.table import table_of
 from dynamic_kafka.testing import KafkaBroker
@@ -52,13 +49,6 @@ def on(broker: KafkaBroker, topic: str, **formats: str) -> dict[str, str]:
     if "key" in formats or "value" in formats:
         return options | {f"{part}.format": name for part, name in {"value": "json", **formats}.items()}
     return options | {"format": "json", **formats}
-
-
-def each_decoder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Who decodes the values of tables until the next one: "spark", because the kernel decodes none, and then "native"."""
-    for decoder, can in (("spark", lambda *_: False), ("native", can_decode)):
-        monkeypatch.setattr(message_formats, "can_decode", can)
-        yield decoder
 
 
 def without(options: Mapping[str, str], *names: str) -> dict[str, str]:

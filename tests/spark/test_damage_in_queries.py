@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import product
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.spark import message_formats
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import Topic, as_batches, create, first_rows, on, records, rows
@@ -108,19 +106,15 @@ def counted(env: TableEnvironment, query: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("format_name", "decoder"), [*product(ROWS, ("native", "spark"))])
+@pytest.mark.parametrize("format_name", ROWS)
 def test_policies_hold_for_each_shape_of_query(
     env: TableEnvironment,
     cluster_a: KafkaBroker,
     damaged: Callable[..., str],
     format_name: str,
-    decoder: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`fail` ends each query. `skip` and `dead-letter` count the message once, and the rows are those of the good ones."""
     queries = [*QUERIES, *MORE_QUERIES]
-    if decoder == "spark":
-        monkeypatch.setattr(message_formats, "can_decode", lambda *_: False)
     damaged(format_name)
     assert [query for query in queries if not fails(env, query)] == []
     wanted = {query: rows(env, query.replace(" t", " g AS t", 1)) for query in queries if " g" not in query}

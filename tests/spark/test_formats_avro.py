@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import Row, SparkSession
@@ -22,11 +23,13 @@ from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
-from dynamic_kafka.formats.schema_ids import schema_id_header
+from dynamic_kafka.formats.schema_ids import header_values
 from dynamic_kafka.functions import from_kafka, to_kafka
+from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import Topic
+from tests.spark.texts import decode
 from tests.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -91,7 +94,7 @@ def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str
     columns = StructType([StructField("n", LongType()), StructField("r", schema)])
     rows = spark.createDataFrame([(1, ROW), (2, nulls), (3, None)], columns)
     messages = rows.select("n", AVRO.encode(F.col("r"), schema, options).alias("v"))
-    found: dict[int, Any] = dict(messages.select("n", AVRO.decode(F.col("v"), schema, options)).collect())
+    found: dict[int, Any] = dict(messages.select("n", decode(AVRO, F.col("v"), schema, options)).collect())
     assert found[1].asDict() == ROW | {ERROR: None}
     assert found[2].asDict() == nulls | {ERROR: None}
     assert found[3] is None
@@ -107,7 +110,7 @@ def test_the_result_has_the_schemas_types_and_all_columns_may_be_null(spark: Spa
         ]
     )
     frame = spark.createDataFrame([(bytearray(b"\x02"),)], "v BINARY")
-    decoded = frame.select(AVRO.decode(F.col("v"), schema, {}).alias("r")).select("r.*")
+    decoded = frame.select(decode(AVRO, F.col("v"), schema, {}).alias("r")).select("r.*")
     expected = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
     assert decoded.schema == StructType([*expected, StructField(ERROR, StringType())])
     assert decoded.collect() == [(None, None, None, "it ends within a")]
@@ -139,7 +142,7 @@ def test_the_sessions_time_zone_and_arrow_types_change_nothing(
     ):
         fastavro.schemaless_writer(encoded, ["null", kind], value)
     assert message.v == encoded.getvalue()
-    back = messages.select(AVRO.decode(F.col("v"), schema, {}).alias("r"))
+    back = messages.select(decode(AVRO, F.col("v"), schema, {}).alias("r"))
     compared = back.select(
         F.unix_millis("r.ts"), F.date_format("r.ntz", "yyyy-MM-dd HH:mm"), "r.s", F.hex("r.x"), "r.a", f"r.{ERROR}"
     )
@@ -163,7 +166,7 @@ def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession
         .otherwise(F.col("v"))
         .alias("v"),
     )
-    for n, row in messages.select("id", AVRO.decode(F.col("v"), schema, {})).collect():
+    for n, row in messages.select("id", decode(AVRO, F.col("v"), schema, {})).collect():
         if n % 7 == 0:
             assert (row.id, row.name, row[ERROR]) == (None, None, "it ends within name")
         elif n % 11 == 0:
@@ -189,7 +192,7 @@ def test_a_timestamp_keeps_its_microseconds_or_fails(spark: SparkSession) -> Non
 
     def back(schema: StructType, **options: Any) -> Any:
         named = {f"avro.{name}": value for name, value in options.items()}
-        decoded = AVRO.decode(AVRO.encode(F.col("r"), schema, named), schema, named)
+        decoded = decode(AVRO, AVRO.encode(F.col("r"), schema, named), schema, named)
         return frame.select(F.unix_micros(decoded["ts"])).collect()[0][0]
 
     with pytest.raises(
@@ -199,7 +202,7 @@ def test_a_timestamp_keeps_its_microseconds_or_fails(spark: SparkSession) -> Non
     assert back(micros, **{"timestamp_mapping.legacy": False}) == 1700000000123456
     assert back(millis) == 1700000000123000
     message = frame.select(AVRO.encode(F.struct(F.array("r").alias("a")), within, {}).alias("v"))
-    decoded = message.select(F.unix_micros(AVRO.decode(F.col("v"), within, {})["a"][0]["ts"]))
+    decoded = message.select(F.unix_micros(decode(AVRO, F.col("v"), within, {})["a"][0]["ts"]))
     assert decoded.collect()[0][0] == 1700000000123000
 
 
@@ -224,7 +227,7 @@ def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBrok
         options = {"avro-confluent.url": registry.url, "avro-confluent.subject": "people-value"}
         frame = spark.range(0, 1000, 1, 4).select("id", F.concat(F.lit("n"), "id").alias("name"))
         messages = frame.select("id", AVRO_CONFLUENT.encode(F.struct("id", "name"), schema, options).alias("v")).cache()
-        back = messages.select("id", AVRO_CONFLUENT.decode(F.col("v"), schema, options).alias("r"))
+        back = messages.select("id", decode(AVRO_CONFLUENT, F.col("v"), schema, options).alias("r"))
         assert back.where(F.expr(f"r.id = id AND r.name = concat('n', id) AND r.{ERROR} IS NULL")).count() == 1000
         assert messages.select(F.substring("v", 1, 5)).distinct().count() == 1
         assert AVRO_CONFLUENT.columns is not None
@@ -242,7 +245,7 @@ def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBrok
         "avro-confluent.properties": "max.retries:0",
     }
     with pytest.raises(PythonException, match=r"Schema registry http://\*\*\*@127\.0\.0\.1:1, asked for") as caught:
-        messages.select(AVRO_CONFLUENT.decode(F.col("v"), schema, elsewhere)).collect()
+        messages.select(decode(AVRO_CONFLUENT, F.col("v"), schema, elsewhere)).collect()
     assert "hunter2" not in str(caught.value)
 
 
@@ -291,7 +294,7 @@ def _debezium_round_trip(spark: SparkSession, url: str) -> None:
     )
     written = changes.select(DEBEZIUM_AVRO_CONFLUENT.encode(F.col("r"), schema, options).alias("v"))
     tombstone = spark.createDataFrame([(None,), (bytearray(),), (bytearray(b"x"),)], "v BINARY")
-    decoded = DEBEZIUM_AVRO_CONFLUENT.decode(F.col("v"), schema, options).alias("m")
+    decoded = decode(DEBEZIUM_AVRO_CONFLUENT, F.col("v"), schema, options).alias("m")
     found = [row.m for row in written.union(tombstone).select(decoded).collect()]
     assert [(change.row_kind, change.row.id, change.row["at"].minute) for m in found[:4] for change in m.rows] == [
         ("+I", 1, 1),
@@ -314,7 +317,7 @@ def _ids_in_headers(spark: SparkSession, url: str) -> None:
     with_prefix = bytes(rows.collect()[0].v)
     prefix, body = with_prefix[:5], with_prefix[5:]
     name = "__value_schema_id"
-    messages = [
+    messages: list[tuple[bytes | None, list[tuple[str, bytes | None]] | None]] = [
         (body, [(name, b"damaged"), ("__key_schema_id", b"damaged"), (name, prefix)]),
         (with_prefix, [("other", prefix)]),
         (with_prefix, [(name, None)]),
@@ -322,12 +325,12 @@ def _ids_in_headers(spark: SparkSession, url: str) -> None:
         (None, [(name, prefix)]),
         (body, [(name, b"\x02")]),
     ]
-    frame = spark.createDataFrame(messages, "v BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>")
-    assert AVRO_CONFLUENT.decode_with_ids is not None
-    ids = schema_id_header(F.col("headers"), "value")
-    decoded = AVRO_CONFLUENT.decode_with_ids(F.col("v"), ids, schema, options)
-    found = [row.r for row in frame.select(decoded.alias("r")).collect()]
-    assert [row and row.id for row in found] == [1, 1, 1, 1, None, None]
+    headers = [None if given is None else [{"key": k, "value": v} for k, v in given] for _, given in messages]
+    ids = header_values(pa.array(headers, COLUMNS["headers"]), "value")
+    found = (
+        AVRO_CONFLUENT.decoder(schema, options).rows(pa.array([m for m, _ in messages], pa.binary()), ids).to_pylist()
+    )
+    assert [row and row["id"] for row in found] == [1, 1, 1, 1, None, None]
     assert found[4] is None
     assert "its header with a schema id has the value 0x02" in found[5][ERROR]
 
@@ -362,7 +365,7 @@ def _json_schema_round_trip(spark: SparkSession, url: str) -> None:
         b"\0" + other + b"{",
     ]
     frame = spark.createDataFrame([(m and bytearray(m),) for m in messages], "v BINARY")
-    found = [m.r for m in frame.select(JSON_SCHEMA_CONFLUENT.decode(F.col("v"), schema, options).alias("r")).collect()]
+    found = [m.r for m in frame.select(decode(JSON_SCHEMA_CONFLUENT, F.col("v"), schema, options).alias("r")).collect()]
     at = dt.datetime(1970, 1, 1, 0, 0, 1, 123456)  # noqa: DTZ001
     assert found[0].asDict() == row | {ERROR: None}
     assert found[1] is None
@@ -370,5 +373,5 @@ def _json_schema_round_trip(spark: SparkSession, url: str) -> None:
     problems = ["asked for the schema with id", "too short", "magic byte 0", "nothing follows its schema id", "JSON"]
     assert [problem in m[ERROR] for problem, m in zip(problems, found[3:], strict=True)] == [True] * 5
     lenient = options | {"json-schema-confluent.ignore-parse-errors": True}
-    skipped = frame.select(JSON_SCHEMA_CONFLUENT.decode(F.col("v"), schema, lenient).alias("r")).where("r IS NULL")
+    skipped = frame.select(decode(JSON_SCHEMA_CONFLUENT, F.col("v"), schema, lenient).alias("r")).where("r IS NULL")
     assert skipped.count() == 6

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format
 from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
 from tests.spark.tables import DEBEZIUM
-from tests.spark.texts import Message, examples, frame
+from tests.spark.texts import Message, decode, examples, frame
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +64,7 @@ def decoded_all(spark: SparkSession, cases: Sequence[Case]) -> list[list[Any]]:
     numbers = [n for n, (*_, given) in enumerate(cases) for _ in given]
     texts = []
     for n, (found, ddl, options, _) in enumerate(cases):
-        result = found.decode(F.col("value"), struct(ddl), parsed(found, options))
+        result = decode(found, F.col("value"), struct(ddl), parsed(found, options))
         texts.append(F.when(F.col("n") == n, F.to_json(result, {"ignoreNullFields": "false"})))
     answers = frame(spark, messages, n=numbers).select("i", F.coalesce(*texts, F.lit(None)))
     ones = iter([None if text is None else json.loads(text) for _, text in sorted(answers.collect())])
@@ -475,7 +475,7 @@ def test_the_type_of_what_is_decoded(spark: SparkSession, found: Format) -> None
     """Rows with their kinds, the format's metadata, and the error; one parse for all messages but updates."""
     schema = struct("id int, tags array<string>, at struct<x: double, y: double>")
     messages = spark.createDataFrame([], BYTES)
-    result = messages.select(found.decode(F.col("value"), schema, {}).alias("x")).schema["x"].dataType
+    result = messages.select(decode(found, F.col("value"), schema, {}).alias("x")).schema["x"].dataType
     assert isinstance(result, StructType)
     assert result.names == [ROWS, METADATA, ERROR]
     assert result[ROWS].dataType.simpleString() == f"array<struct<row_kind:string,row:{schema.simpleString()}>>"

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR, format_named
-from tests.spark.texts import Message, checked, examples, frame
+from tests.spark.texts import Message, checked, decode, examples, frame
 from tests.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -46,7 +46,7 @@ def test_no_message_is_lost_or_fails_the_query(spark: SparkSession, name: str) -
     messages: list[Message] = [*examples(damaged(fine.encode()) | st.binary(max_size=20), each=20)]
     ddl = FUZZED + NESTED + (", m MAP<STRING, ARRAY<STRUCT<q: INT>>>" if name == "json" else "")
     reads = [
-        found.decode(F.col("value"), *checked(found, ddl, {"ignore-parse-errors": ignore}))
+        decode(found, F.col("value"), *checked(found, ddl, {"ignore-parse-errors": ignore}))
         for ignore in ("false", "true")
     ]
     # As texts, because Python has no date after the year 9999.

@@ -24,6 +24,7 @@ from tests.spark.texts import (
     Read,
     Written,
     checked,
+    decode,
     decoded,
     encoded,
     examples,
@@ -258,7 +259,7 @@ def test_json_is_read_in_the_same_way_in_every_session(spark: SparkSession, conf
     shown = [case for case in READ_JSON if "TIMESTAMP" not in case[0]]  # those are shown in the session's time zone
     with session(spark, **conf):
         assert read(spark, JSON, shown) == [expected for *_, expected in shown]
-        instant = JSON.decode(F.col("value"), *checked(JSON, "l TIMESTAMP", {}))["l"]
+        instant = decode(JSON, F.col("value"), *checked(JSON, "l TIMESTAMP", {}))["l"]
         (row,) = frame(spark, ['{"l":"2020-11-01 05:30:00.000001Z"}']).select(F.unix_micros(instant)).collect()
         assert row[0] == 1604208600000001
 
@@ -295,7 +296,7 @@ def test_one_field_is_enough_to_find_a_broken_message(spark: SparkSession) -> No
     """Although the others are not asked for."""
     schema, values = checked(JSON, "a INT, b STRING, c DATE", {})
     result = frame(spark, ['{"b":"x","c":"no"}', '{"b":"x"}']).select(
-        JSON.decode(F.col("value"), schema, values).alias("d")
+        decode(JSON, F.col("value"), schema, values).alias("d")
     )
     assert [r[0] is None for r in result.select(F.col("d")[ERROR]).collect()] == [False, True]
     assert [r[0] for r in result.where(F.col("d")[ERROR].isNull()).select("d.b").collect()] == ["x"]
@@ -479,7 +480,7 @@ def test_what_is_written_as_json_is_read(spark: SparkSession) -> None:
     checks = [checked(JSON, ROW, options) for options in WRITING]
     columns = StructType([StructField("row", checks[0][0])])
     df = spark.createDataFrame([(row,) for row in examples(nulls, each=2)], columns).coalesce(1)
-    back = [JSON.decode(JSON.encode(F.col("row"), *check), *check) for check in checks]
+    back = [decode(JSON, JSON.encode(F.col("row"), *check), *check) for check in checks]
     for row, *found in df.select("row", *back).collect():
         for one in found:
             again = one.asDict(recursive=True)

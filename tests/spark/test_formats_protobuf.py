@@ -34,6 +34,7 @@ from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.schema_registry import client
 from dynamic_kafka.formats.schema_registry_settings import settings as registry_settings
 from tests.schema_registry import SchemaRegistry
+from tests.spark.texts import decode
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +70,7 @@ def decoded(
 ) -> list[dict[str, Any] | None]:
     """What is decoded of each message."""
     frame = spark.createDataFrame([(message,) for message in messages], BYTES).coalesce(1)
-    result = found.decode(F.col("value"), columns(ddl), named(found, keys(options)))
+    result = decode(found, F.col("value"), columns(ddl), named(found, keys(options)))
     return [
         None if row.v is None else row.v.asDict(recursive=True) for row in frame.select(result.alias("v")).collect()
     ]
@@ -159,7 +160,7 @@ def test_a_message_is_decoded_once_however_many_fields_are_selected(
     generate(decoded_once=order_of("decoded_once"))
     schema = columns(ORDER_DDL)
     options = {"protobuf.message-class-name": "decoded_once_pb2:Order"}
-    row = PROTOBUF.decode(F.col("value"), schema, options).alias("r")
+    row = decode(PROTOBUF, F.col("value"), schema, options).alias("r")
     frame = spark.createDataFrame([(b"",)], BYTES).select(row).select("r.id", "r.item", "r.line.amount", f"r.{ERROR}")
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert plan.count("ArrowEvalPython") == 1
@@ -289,7 +290,7 @@ def test_changes_of_debezium_are_rows(spark: SparkSession, registry: Registry) -
     given = spark.createDataFrame([((0, None, "+I"),), ((0, None, "-U"),), ((0, "", "+U"),)], f"r {rows}").coalesce(1)
     written = given.select(changes.encode(F.col("r"), schema, options).alias("v"))
     read = spark.createDataFrame([(m,) for m in messages], "v binary").coalesce(1).union(written)
-    found = [row.m for row in read.select(changes.decode(F.col("v"), schema, options).alias("m")).collect()]
+    found = [row.m for row in read.select(decode(changes, F.col("v"), schema, options).alias("m")).collect()]
     assert [m and m.rows and [(r.row_kind, *r.row) for r in m.rows] for m in found] == [
         [("-U", 1, None), ("+U", 1, "b")],
         [("+I", 1, "b")],

@@ -257,6 +257,7 @@ def test_a_stream(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp
         (f"value {ORDER}", {"value.format": "avro-confluent"}, "'value.avro-confluent.url'"),
         (f"key {ORDER}", {"key.format": "debezium-json"}, "a key needs a format of rows"),
         ("value STRUCT<id: VARIANT>", {"value.format": "json"}, "variant"),
+        ("value STRUCT<i: INTERVAL YEAR TO MONTH>", {"value.format": "json"}, "no interval of months"),
     ],
 )
 def test_wrong_options(spark: SparkSession, schema: str | None, options: dict[str, str], message: str) -> None:

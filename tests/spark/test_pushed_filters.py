@@ -1,4 +1,4 @@
-"""Conditions on the coordinates of records in a batch: the same rows, from fewer offsets."""
+"""Conditions in a batch: the same rows, from fewer offsets, and fewer rows for Spark."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.rules.pruning import Condition
-from dynamic_kafka.testing import KafkaBroker
-from tests.spark.tables import Topic
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.testing import KafkaBroker, produce
+from tests.spark.tables import Topic, as_batches, create, on
 from tests.spark.texts import session
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -66,6 +68,40 @@ def test_the_rows_are_the_same_with_and_without_push_down(
     (with_filters, few), (without, all_) = found
     assert with_filters == without
     assert (few, all_) == (offsets, 45)
+
+
+def test_rows_that_a_query_does_not_want_are_not_handed_over(
+    spark: SparkSession, env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Of a table and of `value.format`, the same rows. A message that cannot be read is still an error."""
+    name = topic(cluster_a)
+    values = [{"id": i, "s": "ab"[i % 2], "f": "NaN" if i == 5 else i / 2, "d": i / 4, "b": i == 3} for i in range(8)]
+    messages = [json.dumps(value).encode() for value in [*values, {"id": None, "s": None, "f": None}]]
+    produce(cluster_a.bootstrap_servers, name, [(None, message) for message in messages], partition=0)
+    create(env, "t", "id BIGINT, s STRING, f DOUBLE, d DECIMAL(5, 2), b BOOLEAN", on(cluster_a, name))
+    schema = "value STRUCT<id: BIGINT, s: STRING, f: DOUBLE, d: DECIMAL(5, 2), b: BOOLEAN>, offset BIGINT"
+    given = {"kafka.bootstrap.servers": cluster_a.bootstrap_servers, "subscribe": name, "value.format": "json"}
+    frame = spark.read.format("dynamic-kafka").schema(schema).options(**given).load().select("value.*")
+    for condition in ("s = 'a' AND id > 3", "f > 2.5", "d IN (0.5, 1.25) OR FALSE", "b", "id IS NULL", "s LIKE 'b%'"):
+        with as_batches(env):
+            table = env.sql_query(f"SELECT id FROM t WHERE {condition}")
+        both = (table.select("id"), frame.where(condition).select("id"))
+        found = [sorted(map(str, df.collect())) for df in both]
+        with session(spark, python_filterPushdown_enabled="false"):
+            assert found == [sorted(map(str, frame.where(condition).select("id").collect()))] * 2
+        if "OR" not in condition:
+            assert [handed_over(df) for df in both] == [len(found[0])] * 2
+    produce(cluster_a.bootstrap_servers, name, [(None, b"{")], partition=0)
+    with pytest.raises(PySparkException, match="offset 9: the value cannot be read as json"):
+        frame.where("s = 'nobody'").collect()
+
+
+def handed_over(df: DataFrame) -> int:
+    """The number of rows that Spark got of the source for a query that has run."""
+    plan = df._jdf.queryExecution().executedPlan()
+    leaves = plan.collectLeaves()
+    (scan,) = [leaves.apply(i) for i in range(leaves.size())]
+    return int(scan.metrics().get("numOutputRows").get().value())
 
 
 def test_a_lower_bound_of_time_starts_at_the_first_record_that_is_not_earlier(

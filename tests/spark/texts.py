@@ -17,7 +17,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType, TimeType
 
-from dynamic_kafka.formats import ERROR, Format
+from dynamic_kafka.formats import ERROR, Format, arrow
+from dynamic_kafka.formats.expressions import decoded_struct, nullable
 from dynamic_kafka.options import parse_options
 
 T = TypeVar("T")
@@ -67,6 +68,11 @@ def frame(spark: SparkSession, messages: Iterable[Message], **more: Iterable[int
     return spark.createDataFrame(pa.table({**numbers, "value": pa.array(values, pa.binary())}))
 
 
+def decode(form: Format, column: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
+    """What a format's decoder makes of the messages of a column: rows, with the reason where there is none."""
+    return arrow.decoded(form.decoder(schema, options).rows, decoded_struct(form, nullable(schema)), column)
+
+
 def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict[Message, str | None]]:
     """What the messages of all cases are decoded to, as in `Read`: one query for all of them."""
     messages = [message for *_, expected in cases for message in expected]
@@ -75,7 +81,7 @@ def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict
     for n, (ddl, options, _) in enumerate(cases):
         schema, values = checked(found, ddl, options)
         row = F.col(f"d{n}")
-        decoders.append(F.when(F.col("n") == n, found.decode(F.col("value"), schema, values)).alias(f"d{n}"))
+        decoders.append(F.when(F.col("n") == n, decode(found, F.col("value"), schema, values)).alias(f"d{n}"))
         columns = F.struct(*(row[f.name].alias(f.name) for f in schema.fields)).cast("string")
         texts.append(F.when(row.isNotNull(), F.coalesce(F.concat(F.lit("! "), row[ERROR]), columns)))
     result = frame(spark, messages, n=numbers).select("i", *decoders).select("i", F.coalesce(*texts, F.lit(None)))

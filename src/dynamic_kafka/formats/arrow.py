@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType, TimeType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DayTimeIntervalType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimeType,
+    YearMonthIntervalType,
+)
 
 from dynamic_kafka.errors import ConfigurationError, RowError
-from dynamic_kafka.formats.expressions import rebuilt
-from dynamic_kafka.formats.format import ERROR
+from dynamic_kafka.formats.expressions import INTERVALS, rebuilt, retyped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -23,13 +30,15 @@ __all__ = [
     "MESSAGE_OR_ERROR",
     "Encoded",
     "arrow_type",
+    "as_numbers",
     "bisect_errors",
     "decoded",
-    "decoded_type",
     "encoded",
     "encoded_or_error",
     "evaluated",
+    "handed_over",
     "or_errors",
+    "taken_over",
 ]
 
 T = TypeVar("T")
@@ -92,38 +101,60 @@ def _field(name: str, data_type: DataType, *, nullable: bool) -> pa.Field:
     return pa.field(name, arrow_type(data_type), nullable, precision)
 
 
-def decoded_type(schema: StructType) -> StructType:
-    """Return the type of decoded messages: the columns, each of which may be null, and `ERROR`; without metadata."""
-    columns = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
-    # The result of an Arrow function has no metadata, and Spark treats a type with metadata as another type.
-    return StructType.fromJson(
-        json.loads(
-            StructType([*columns, StructField(ERROR, StringType())]).json(),
-            object_hook=lambda part: part | {"metadata": {}} if "metadata" in part else part,
-        )
-    )
+def as_numbers(schema: StructType) -> StructType:
+    """Return the types of columns for the kernel, where intervals are numbers: of months, or Spark's own of microseconds."""
+
+    def number(type_: DataType) -> DataType:
+        match type_:
+            case YearMonthIntervalType():
+                return IntegerType()
+            case DayTimeIntervalType():
+                return DayTimeIntervalType()
+            case _:
+                return type_
+
+    found = retyped(schema, number)
+    assert isinstance(found, StructType)
+    return found
 
 
-def decoded(function: Callable[..., pa.Array], schema: StructType, *columns: Column) -> Column:
-    """Return a column that Spark's workers decode over Arrow batches.
+def handed_over(schema: StructType) -> StructType:
+    """Return the types in which Arrow hands rows over to Spark: Spark takes no months, and times as TIME(6) only."""
+    found = retyped(as_numbers(schema), lambda type_: TimeType(6) if isinstance(type_, TimeType) else type_)
+    assert isinstance(found, StructType)
+    return found
+
+
+def taken_over(column: Column, type_: DataType) -> Column:
+    """Return a value of a type that was `handed_over`, with the type itself."""
+
+    def original(value: Column, type_: DataType) -> Column:
+        match type_:
+            case TimeType(precision=6) | DayTimeIntervalType(startField=0, endField=3):
+                return value
+            case TimeType():  # a cast to TIME needs the setting spark.sql.timeType.enabled
+                return F.from_csv(value.cast(StringType()), F.lit(f"t {type_.simpleString()}"))["t"]
+            case YearMonthIntervalType():
+                return F.make_ym_interval(F.lit(0), value).cast(type_)
+            case _:
+                return value.cast(type_)
+
+    return rebuilt(column, type_, (TimeType, *INTERVALS), original)
+
+
+def decoded(rows: Callable[[pa.Array], pa.Array], type_: StructType, column: Column) -> Column:
+    """Return a binary column with its decoded messages.
 
     Args:
-        function: Takes a binary array for each of the columns, and returns a struct array of `schema` and `ERROR`.
-        schema: The columns. Each of them may be null in the result.
-        columns: The messages, binary, and what else the function takes.
+        rows: Takes a binary array and returns a struct array, as `Decoder.rows` does.
+        type_: The type of the result, of which all parts may be null.
+        column: The messages.
     """
-    result = decoded_type(schema)
-    # Spark reads Arrow's times as TIME(6) only.
-    returned = StructType.fromJson(json.loads(re.sub(r'"time\(\d\)"', '"time(6)"', result.json())))
-    found = evaluated(function, returned, *columns)
-    if returned == result:
-        return found
 
-    # A cast to TIME needs the setting spark.sql.timeType.enabled.
-    def of_precision(time: Column, type_: DataType) -> Column:
-        return F.from_csv(time.cast(StringType()), F.lit(f"t {type_.simpleString()}"))["t"]
+    def decode(messages: pa.Array) -> pa.Array:
+        return rows(messages.cast(pa.binary()))  # Spark may be set to use Arrow's large types
 
-    return rebuilt(found, result, (TimeType,), of_precision)
+    return taken_over(evaluated(decode, handed_over(type_), column), type_)
 
 
 def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Column) -> Column:

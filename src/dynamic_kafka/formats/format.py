@@ -1,8 +1,7 @@
-"""The interface of a format: bytes to columns and back, as Spark expressions.
+"""The interface of a format: messages to rows, over Arrow arrays in Spark's workers, and rows to messages.
 
-A format's functions take and return `Column`s, which Spark evaluates like all others: as its own expressions (raw), or
-over Arrow batches. They do not raise for a bad message. They put the reason into the field `ERROR`,
-and `on_error` decides what happens.
+A decoder does not raise for a bad message. It puts the reason into the field `ERROR`, and `format.on-error` decides what
+happens.
 """
 
 from __future__ import annotations
@@ -79,10 +78,13 @@ def count_part(left: Iterator[int]) -> None:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What decodes a format's messages in a worker of Spark that reads them.
+    """What decodes a format's messages in the process that uses it.
 
     Args:
-        rows: Takes a binary array and returns a struct array of the columns and `ERROR`, as `Format.decode` does.
+        rows: Takes a binary array and returns a struct array of the columns and `ERROR`; of a changelog format
+            `struct<rows, metadata, __error>`. It is null for a null message (`raw` has a row for it), and for one that is
+            skipped because of the format's options. A second array has the values of the headers with the ids of schemas
+            (`schema_ids`), for formats with the option `schema-id-location`.
         schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages.
             None if messages have no ids.
     """
@@ -93,6 +95,11 @@ class Decoder:
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
     """Accept any schema and options."""
+
+
+def _as_given(options: FormatOptions) -> FormatOptions:
+    """Return the options, which name no file."""
+    return options
 
 
 def _not_native(schema: StructType, options: FormatOptions) -> None:
@@ -106,10 +113,7 @@ class Format:
     Args:
         name: Flink's name.
         options: Its options. Each key begins with the name.
-        decode: Takes a binary column, a schema and options. Returns a struct of the schema's fields and `ERROR`; a changelog
-            format returns `struct<rows, metadata, __error>`. The struct is null for a null message (unless the format
-            defines something else), and for a message that is skipped because of the format's options.
-        decoder: Returns what decodes messages in the task that reads them, with the same result as `decode`.
+        decoder: Returns what decodes messages, for a schema and options.
         encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
             schema and options. Returns a binary column; null means a null message.
         encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
@@ -117,29 +121,27 @@ class Format:
         check: Raises `ConfigurationError` if the format does not support the schema or the options.
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
-        decode_with_ids: Does the same as `decode`. Takes as a second column the value of the header with the schema's id,
-            which is null for a message without it; see `schema_ids`. None if messages have no ids of schemas.
         registry: The option for the subject in a schema registry, if the format has one.
         columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
             ones, so that the format reads and writes that schema. None if the format has no registry.
+        portable: Returns the options for another machine: with the contents of the files that they name.
         native: Returns the spec by which the kernel decodes messages while it fetches them
             (`native/decode/src/spec.rs`); None if they are decoded afterwards. `schema` has the columns if their types are
-            not those of the given schema, and `decoder` has options that `decoder` gets beside those of the user.
+            not those of the given schema.
         native_encode: Returns the spec by which the kernel encodes rows (`native/encode/src/spec.rs`), without the
             columns, in the sink's tasks; None if they are encoded before.
     """
 
     name: str
     options: tuple[Option[Any], ...]
-    decode: Callable[[Column, StructType, FormatOptions], Column]
+    decoder: Callable[[StructType, FormatOptions], Decoder]
     encode: Callable[[Column, StructType, FormatOptions], Column]
-    decoder: Callable[[StructType, FormatOptions], Decoder] = field(kw_only=True)
     check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
-    decode_with_ids: Callable[[Column, Column, StructType, FormatOptions], Column] | None = None
     registry: str | None = None
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
+    portable: Callable[[FormatOptions], FormatOptions] = _as_given
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None

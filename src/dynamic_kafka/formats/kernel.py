@@ -15,24 +15,14 @@ from pyspark.sql.types import StructType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import RowError
-from dynamic_kafka.formats.arrow import arrow_type, decoded, encoded
+from dynamic_kafka.formats.arrow import arrow_type, encoded
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["decode", "decoder", "encode", "encoded_rows"]
-
-
-def decode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
-    """Return the decoded messages of a column, as `Format.decode` does. All parts of a row may be null."""
-    rows = decoder(schema, spec).rows
-
-    def from_bytes(messages: pa.Array) -> pa.Array:
-        return rows(messages)
-
-    return decoded(from_bytes, nullable(schema), column)
+__all__ = ["decoder", "encode", "encoded_rows"]
 
 
 def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:

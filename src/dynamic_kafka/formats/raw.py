@@ -1,7 +1,8 @@
 """The format `raw`: a message is the value of the table's only column, without any structure.
 
-A null message is a row with null. A number of another size than the column's is an error. Texts in UTF-8 and bytes are
-Spark's own expressions; all else is computed over Arrow batches. Source: org.apache.flink.formats.raw.
+A null message is a row with null. A number of another size than the column's is an error.
+
+Source: org.apache.flink.formats.raw.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -102,24 +102,7 @@ def _check(schema: StructType, _options: FormatOptions) -> None:
 # --- reading ---
 
 
-def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    (field,) = schema.fields
-    type_ = field.dataType
-    if type(type_) not in _NUMBERS:
-        return F.struct(_text_or_bytes(value, type_, options).alias(field.name), _error(None))
-    dtype = _dtype(type_, options)
-    size = int(dtype[-1])
-
-    def numbers(messages: pa.Array) -> pa.Array:
-        return _numbers(messages, dtype)
-
-    number = evaluated(numbers, type_, value).alias(field.name)
-    problem = F.when(F.length(value) != size, _wrong_size(type_, size))
-    return F.struct(number, _error(problem))
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    """Return what does the same as `_decode` in a worker."""
     (field,) = schema.fields
     type_ = field.dataType
     dtype = _dtype(type_, options) if type(type_) in _NUMBERS else None
@@ -145,22 +128,9 @@ def _wrong_size(type_: DataType, size: int) -> str:
     return f"it does not have the {size} bytes of the type {type_.simpleString()}"
 
 
-def _error(problem: Column | None) -> Column:
-    return (F.lit(None) if problem is None else problem).cast(StringType()).alias(ERROR)
-
-
-def _text_or_bytes(value: Column, type_: DataType, options: FormatOptions) -> Column:
-    if isinstance(type_, BinaryType):
-        return value
-    charset = _CHARSET.of(options)
-    return value.cast(StringType()) if charset == "utf-8" else _recoded(value, charset, to_text=True)
-
-
 def _numbers(messages: pa.Array, dtype: str) -> pa.Array:
     """Return the numbers of messages, as numpy's type; null for messages of another size."""
     size = int(dtype[-1])
-    if messages.type != pa.binary():
-        messages = messages.cast(pa.binary())  # Spark may be set to use Arrow's large types
     fits = pc.fill_null(pc.equal(pc.binary_length(messages), size), False)
     fixed = pc.if_else(fits, messages, pa.scalar(bytes(size), pa.binary())).cast(pa.binary(size))
     values = np.ndarray(len(fixed), dtype, fixed.buffers()[1], fixed.offset * size)
@@ -179,7 +149,7 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
         return value
     if isinstance(type_, _TEXTS):
         charset = _CHARSET.of(options)
-        return value.cast(BinaryType()) if charset == "utf-8" else _recoded(value, charset, to_text=False)
+        return value.cast(BinaryType()) if charset == "utf-8" else _recoded(value, charset)
     dtype = _dtype(type_, options)
 
     def messages(numbers: pa.Array) -> pa.Array:
@@ -205,16 +175,13 @@ def _dtype(type_: DataType, options: FormatOptions) -> str:
     return (">" if _ENDIANNESS.of(options) == "big-endian" else "<") + _NUMBERS[type(type_)]
 
 
-def _recoded(column: Column, charset: str, *, to_text: bool) -> Column:
-    """Convert from or to another charset than UTF-8: Spark knows few of them, and raises for malformed bytes."""
-
-    def decode(messages: pa.Array) -> pa.Array:
-        return _texts(messages, charset)
+def _recoded(texts: Column, charset: str) -> Column:
+    """Encode texts in another charset than UTF-8: Spark knows few of them, and raises for malformed bytes."""
 
     def encode(texts: pa.Array) -> pa.Array:
         return pa.array([None if t is None else _bytes(t, charset) for t in texts.to_pylist()], pa.binary())
 
-    return evaluated(decode, StringType(), column) if to_text else evaluated(encode, BinaryType(), column)
+    return evaluated(encode, BinaryType(), texts)
 
 
 def _texts(messages: pa.Array, charset: str) -> pa.Array:
@@ -237,5 +204,5 @@ def _bytes(text_: str, charset: str) -> bytes:
     return text_.encode(charset, "replace")
 
 
-RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decode, _encode, _check, decoder=_decoder)
+RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decoder, _encode, _check)
 """Flink's format `raw`."""

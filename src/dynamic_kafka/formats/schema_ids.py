@@ -20,7 +20,6 @@ from dynamic_kafka.options import Option, choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
 
     from dynamic_kafka.formats.format import FormatOptions
 
@@ -34,7 +33,6 @@ __all__ = [
     "location_option",
     "no_id",
     "refuse_headers",
-    "schema_id_header",
 ]
 
 SchemaId = int | UUID
@@ -80,21 +78,8 @@ def refuse_headers(name: str, options: FormatOptions) -> None:
         )
 
 
-def schema_id_header(headers: Column, part: str) -> Column:
-    """Return the value of the header with the schema's id; null for a message without it.
-
-    Args:
-        headers: The source's column `headers`.
-        part: `key` or `value`: the part of the message that has the schema.
-    """
-    from pyspark.sql import functions as F  # noqa: N812  the command line uses registries without Spark
-
-    named = F.filter(headers, lambda header: header["key"] == f"__{part}_schema_id")
-    return F.try_element_at(named, F.lit(-1))["value"]
-
-
 def header_values(headers: pa.Array, part: str) -> pa.Array:
-    """Return the same as `schema_id_header`, where messages are read.
+    """Return for each message the value of the header with the schema's id; null for a message without it.
 
     Args:
         headers: The source's column `headers`, as its Arrow type.

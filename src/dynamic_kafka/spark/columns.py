@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMN_TYPES",
+    "DECODED",
     "DECODING",
     "HISTORY_ROW",
     "LAST_ROW",
-    "UNDECODED",
-    "UNDECODED_TYPE",
-    "VALUE_ROW",
+    "LEFT_OUT",
     "check_columns",
     "with_columns",
 ]
 
 DECODING = ("key.", "value.", "format.")
 """The beginnings of the names of options that decode the columns `key` and `value`; see `message_formats`."""
-_SPEC = "spec"
+DECODED = "decoded"
+"""The metadata of a column `key` or `value` of decoded messages that `sql.scan` asks for; see `messages.column_of`."""
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
     "key": BinaryType(),
@@ -56,19 +56,14 @@ COLUMN_TYPES: Mapping[str, DataType] = {
 Spark session 0.2 s, and the reader must not depend on Spark. A test compares the two."""
 
 
-VALUE_ROW = "value_row"
-"""The column `rows.VALUE_ROW`. Its metadata has the spec of the decoder."""
-UNDECODED = "undecoded"
-"""A column beside `VALUE_ROW`, with what is needed of a message that has no row there, or one with an error. It is null for
-all others, because a null costs Spark less than five columns. `sql.scan` asks for it; it is no column for users."""
+LEFT_OUT = "__left_out"
+"""A column beside decoded ones that is true for a message that `format.on-error` leaves out, and null for all others. So
+`sql.scan` can count these messages. Its metadata has the policy; see `messages.left_out_column`."""
 HISTORY_ROW = "history_row"
 """The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"
 LAST_ROW = "__last_row"
 """A column that is true in one row after the last record of a stream, and null in all others; see `last_row`."""
-UNDECODED_TYPE = StructType(
-    [StructField(name, COLUMN_TYPES[name]) for name in ("value", "cluster", "topic", "partition", "offset")]
-)
 
 
 def check_columns(schema: StructType) -> None:
@@ -80,13 +75,9 @@ def check_columns(schema: StructType) -> None:
     if not schema.fields:
         raise ConfigurationError(f"The schema has no column; name at least one of {', '.join(COLUMN_TYPES)}")
     for column in schema.fields:
-        if column.name == VALUE_ROW and _SPEC in column.metadata:
-            continue
         if column.name == HISTORY_ROW and _OPTIONAL in column.metadata:
             continue
         if column.name == LAST_ROW and column.dataType == BooleanType():
-            continue
-        if column.name == UNDECODED and column.dataType == UNDECODED_TYPE and VALUE_ROW in schema.names:
             continue
         expected = COLUMN_TYPES.get(column.name)
         if expected is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,12 +29,11 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
 from dynamic_kafka.spark.columns import (
     COLUMN_TYPES,
+    DECODED,
     DECODING,
     HISTORY_ROW,
     LAST_ROW,
-    UNDECODED,
-    UNDECODED_TYPE,
-    VALUE_ROW,
+    LEFT_OUT,
     check_columns,
     with_columns,
 )
@@ -49,6 +48,7 @@ from dynamic_kafka.spark.versions import (
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
     from dynamic_kafka.sink.configure import SinkObjects
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
-    from dynamic_kafka.spark.message_formats import MessageFormats, Messages
+    from dynamic_kafka.spark.message_formats import MessageFormats
+    from dynamic_kafka.spark.messages import Messages
+    from dynamic_kafka.spark.pushed_filters import Comparison
 
 __all__ = [
     "ARCHIVE_PLAN",
@@ -165,10 +167,15 @@ class DynamicKafkaDataSource(DataSource):
 
     def _columns(self, schema: StructType) -> tuple[StructType, Messages | None]:
         """Return the columns to fetch for those of a query, and how these are made of them if messages are decoded."""
-        messages = None if self._formats is None else self._formats.messages(schema)
-        fetched = schema if messages is None else messages.fetched(schema)
-        check_columns(fetched)
-        return fetched, messages
+        messages = None
+        if self._formats is not None:
+            messages = self._formats.messages(schema)
+        elif any(DECODED in column.metadata for column in schema.fields):
+            from dynamic_kafka.spark.messages import messages_of
+
+            messages = messages_of(schema)
+        check_columns(schema if messages is None else messages.fetched(schema))
+        return schema, messages
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001  # Spark's signature
         """Return the writer for `df.write`, which only supports the mode append."""
@@ -303,10 +310,14 @@ class ObservedInputPartition(DynamicKafkaInputPartition):
 class _ExecutorSide:
     """The part of both readers that runs on the executors."""
 
+    _where: pc.Expression | None = None
+    """What is known of wanted rows; see `pushed_filters`."""
+
     def __init__(self, settings: SourceSettings, schema: StructType, messages: Messages | None = None) -> None:
-        self._settings = with_columns(settings, schema)
-        self._columns = tuple(schema.names)
-        self._value_row: StructField | None = schema[VALUE_ROW] if VALUE_ROW in schema.names else None
+        fetched = schema if messages is None else messages.fetched(schema)
+        self._settings = with_columns(settings, fetched)
+        self._schema = schema
+        self._fetched = tuple(name for name in fetched.names if name != LAST_ROW)
         self._messages = messages
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -320,92 +331,49 @@ class _ExecutorSide:
         """Read one task's ranges, in whichever process."""
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
-        if self._messages is not None:
-            return self._messages.rows(self._read(partition, self._columns))
-        if LAST_ROW not in self._columns:
-            return self._read(partition, self._columns)
+        if LAST_ROW not in self._schema.names:
+            batches = self._read(partition)
+            return batches if self._where is None else _filtered(batches, self._where)
         from dynamic_kafka.spark.last_row import last_row, with_column
 
         if partition.task.last_row:
-            return iter((last_row(self._schema()),))
-        return with_column(self._read(partition, tuple(c for c in self._columns if c != LAST_ROW)), self._columns)
+            return iter((last_row(self._schema),))
+        return with_column(self._read(partition), self._schema.names)
 
-    def _schema(self) -> pa.Schema:
-        """Return the Arrow types of all columns."""
-        import pyarrow as pa
-
-        from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.rows import COLUMNS
-
-        row = None if self._value_row is None else arrow_type(self._value_row.dataType)
-        history = None if self._settings.history is None else self._settings.history.row
-        others = {VALUE_ROW: row, HISTORY_ROW: history, UNDECODED: arrow_type(UNDECODED_TYPE), LAST_ROW: pa.bool_()}
-        return pa.schema([pa.field(name, COLUMNS.get(name, others.get(name))) for name in self._columns])
-
-    def _read(self, partition: DynamicKafkaInputPartition, wanted: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        tally = self._tally(partition)
-        if self._value_row is None:
-            return self._batches(partition.task, tally, wanted)
-        from dynamic_kafka.spark.value_rows import counted, decoding_of, gathered, of_history
-
-        columns = wanted
-        if UNDECODED in columns:
-            columns = tuple(dict.fromkeys([*(c for c in columns if c != UNDECODED), *UNDECODED_TYPE.names]))
-        decoding = decoding_of(self._value_row)
-        batches = self._batches(partition.task, tally, columns, decoding)
-        if partition.task.history is not None:
-            batches = of_history(batches, decoding)
-        elif tally is not None:  # the rows of a history are no records of a cluster
-            batches = counted(batches, tally)
-        return gathered(batches, wanted) if UNDECODED in wanted else batches
+    def _read(self, partition: DynamicKafkaInputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the query's columns but `LAST_ROW`."""
+        task, tally = partition.task, self._tally(partition)
+        if self._messages is None:
+            return self._batches(task, tally)
+        of_history = task.history is not None  # the kernel decodes only what it fetches from Kafka
+        batches = self._batches(task, tally, None if of_history else self._messages.decoding())
+        return self._messages.rows(batches, None if of_history else tally)
 
     def _batches(
-        self,
-        task: ReadTask,
-        tally: Tally | None,
-        columns: tuple[str, ...],
-        decoding: Decoding | None = None,
+        self, task: ReadTask, tally: Tally | None, decoding: tuple[Decoding, pa.Field] | None = None
     ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns that are fetched, and of `VALUE_ROW` if the kernel decodes values."""
         import pyarrow as pa
 
-        from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.executor.reader import read
 
-        column = self._value_row
-        value_row = None if column is None else pa.field(column.name, arrow_type(column.dataType))
-        if HISTORY_ROW in columns:
-            batches = self._with_history_row(task, tally, columns, value_row, decoding)
+        how, value_row = (None, None) if decoding is None else decoding
+        names = [*self._fetched, *([] if value_row is None else [value_row.name])]
+        schema = arrow_schema([name for name in names if name != HISTORY_ROW], value_row)
+        if HISTORY_ROW not in names:
+            batches = read(task, schema, self._settings, how, tally)
         else:
-            batches = read(task, arrow_schema(columns, value_row), self._settings, decoding, tally)
+            assert self._settings.history is not None
+            row = pa.field(HISTORY_ROW, self._settings.history.row)
+            if task.history is not None:
+                schema = schema.append(row)
+            batches = _with_history_row(read(task, schema, self._settings, how, tally), row, names)
         if tally is None:
             return batches
         from dynamic_kafka.source.executor.tally import reported
 
         return reported(batches, tally)
-
-    def _with_history_row(
-        self,
-        task: ReadTask,
-        tally: Tally | None,
-        columns: tuple[str, ...],
-        value_row: pa.Field | None,
-        decoding: Decoding | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield batches with the column `HISTORY_ROW`, which is null for Kafka's records."""
-        import pyarrow as pa
-
-        from dynamic_kafka.rows import arrow_schema
-        from dynamic_kafka.source.executor.reader import read
-
-        assert self._settings.history is not None
-        row = pa.field(HISTORY_ROW, self._settings.history.row)
-        schema = arrow_schema([name for name in columns if name != HISTORY_ROW], value_row)
-        if task.history is not None:
-            schema = schema.append(row)
-        for batch in read(task, schema, self._settings, decoding, tally):
-            whole = batch if task.history is not None else batch.append_column(row, pa.nulls(len(batch), row.type))
-            yield whole.select(list(columns))
 
     def _tally(self, partition: DynamicKafkaInputPartition) -> Tally | None:
         """Return where the task counts what it reads; None without metrics."""
@@ -421,28 +389,59 @@ class _ExecutorSide:
         return tally
 
 
+def _filtered(batches: Iterator[pa.RecordBatch], where: pc.Expression) -> Iterator[pa.RecordBatch]:
+    """Yield the rows for which an expression is true."""
+    for batch in batches:
+        kept = batch.filter(where)
+        if len(kept):
+            yield kept
+
+
+def _with_history_row(
+    batches: Iterator[pa.RecordBatch], row: pa.Field, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the column `HISTORY_ROW`, which is null for Kafka's records."""
+    import pyarrow as pa
+
+    for batch in batches:
+        whole = batch if row.name in batch.schema.names else batch.append_column(row, pa.nulls(len(batch), row.type))
+        yield whole.select(names)
+
+
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    conditions: tuple[Condition, ...] = ()
-    """Conditions that all wanted rows fulfil. Offsets that cannot have such rows are not read; see `pruning`."""
+    _conditions: tuple[Condition, ...] = ()
+
+    def take(self, comparisons: Sequence[Comparison]) -> None:
+        """Leave out offsets and rows that do not fulfil these conditions, as far as that is known."""
+        import pyarrow as pa
+
+        from dynamic_kafka.formats.arrow import arrow_type
+        from dynamic_kafka.spark.pushed_filters import condition_of, expression_of
+
+        self._conditions = tuple(c for one in comparisons if (c := condition_of(one)) is not None)
+        # What a table counts is dropped by Spark, not here.
+        if LEFT_OUT not in self._schema.names:
+            types = pa.schema([(column.name, arrow_type(column.dataType)) for column in self._schema.fields])
+            self._where = expression_of(comparisons, types)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self.conditions)
+        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
 
 
 class FilteredReader(DynamicKafkaReader):
-    """The reader of a batch query with conditions; see `pushed_filters.is_asked_for_filters`."""
+    """The reader of a batch query with conditions; see `pushed_filters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the conditions that leave out ranges of offsets. Spark evaluates all of them again."""
-        from dynamic_kafka.spark.pushed_filters import conditions_of
+        """Take the conditions. Spark evaluates all of them again."""
+        from dynamic_kafka.spark.pushed_filters import comparisons_of
 
-        self.conditions = conditions_of(filters)
+        self.take(tuple(comparisons_of(filters)))
         return filters
 
 

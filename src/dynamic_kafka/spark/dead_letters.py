@@ -6,9 +6,9 @@ is acknowledged before its batch ends, at least once: a task that Spark repeats 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.options import DEAD_LETTER_PROPERTIES, DEAD_LETTER_TOPIC, ON_ERROR, only_topic
@@ -18,9 +18,8 @@ from dynamic_kafka.sink.producers import kept_producer
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
 
-__all__ = ["DeadLetters", "letters_of", "send", "set_aside"]
+__all__ = ["DeadLetters", "letters_of", "send"]
 
 _HEADERS = tuple(f"dynamic-kafka.{name}" for name in ("error", "cluster", "topic", "partition", "offset"))
 
@@ -84,22 +83,6 @@ def letters_of(
     except ConfigurationError as error:  # here, and not at the first message that cannot be read
         raise ConfigurationError(f"The options '{DEAD_LETTER_PROPERTIES}*' are wrong: {error}") from None
     return DeadLetters(topic, properties)
-
-
-def set_aside(letters: DeadLetters) -> Callable[..., Column]:
-    """Return the function that `formats.on_error.apply_error_policy` calls for `dead-letter`."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    def send_broken(*columns: pa.Array) -> pa.Array:
-        """Send the messages with an error; return true for all others."""
-        send(letters, columns)
-        return columns[0].is_null()
-
-    send_broken.__annotations__ = {"columns": pa.Array, "return": pa.Array}
-    make: Callable[..., Any] = arrow_udf
-    udf: Any = make(send_broken, returnType="boolean")
-    return udf.asNondeterministic()  # type: ignore[no-any-return]
 
 
 def send(letters: DeadLetters, columns: Sequence[pa.Array]) -> None:

@@ -13,18 +13,25 @@ after the watermark. The rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.spark.columns import LAST_ROW
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["last_row", "with_column"]
 
 
-def last_row(schema: pa.Schema) -> pa.RecordBatch:
+def last_row(schema: StructType) -> pa.RecordBatch:
     """Return the row. All of its columns are null, but for `LAST_ROW`."""
-    arrays = [pa.array([True if field.name == LAST_ROW else None], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    arrays = [
+        pa.array([True if column.name == LAST_ROW else None], arrow_type(column.dataType)) for column in schema.fields
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema.names)
 
 
 def with_column(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,37 @@
-"""Spark's filters on a batch read, as the conditions by which ranges are left out (`source.rules.pruning`)."""
+"""The conditions of a batch read: which offsets they leave out, and which rows.
+
+Rules:
+
+1. Conditions on `cluster`, `topic`, `partition`, `offset` and `timestamp` leave out ranges of offsets, as far as the log
+   proves that no row of them is wanted (`source.rules.pruning`).
+2. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
+   what `format.on-error` says, whatever the conditions are.
+3. Spark evaluates its filters again. So a row too many may be left, and never one too few: a filter that is not exactly
+   Spark's own comparison is left to Spark.
+4. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
+
+Spark hands over filters of batches only. The rows of a stream are all handed to Spark, where watermarks follow them.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from decimal import Decimal
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import datasource as spark
 
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
 
-__all__ = ["condition_of", "conditions_of", "is_asked_for_filters"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+__all__ = ["SIGNS", "Comparison", "comparisons_of", "condition_of", "expression_of", "is_asked_for_filters"]
 
 _PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 _SIGNS: dict[type[spark.Filter], str] = {
@@ -22,13 +42,44 @@ _SIGNS: dict[type[spark.Filter], str] = {
     spark.GreaterThan: ">",
     spark.GreaterThanOrEqual: ">=",
     spark.In: "in",
+    spark.IsNull: "is null",
+    spark.IsNotNull: "is not null",
     spark.StringStartsWith: "starts with",
     spark.StringEndsWith: "ends with",
     spark.StringContains: "contains",
 }
+_NOT: dict[type[spark.Filter], str] = {spark.EqualTo: "!=", spark.In: "not in"}
+SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
+"""The operators that users know. Spark has some more."""
 _OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
-_TYPES: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
+_OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EXACT: tuple[tuple[str, type], ...] = (
+    ("is_boolean", bool),
+    ("is_integer", int),
+    ("is_floating", float),
+    ("is_decimal", Decimal),
+    ("is_string", str),
+    ("is_binary", bytes),
+    ("is_date", dt.date),
+    ("is_timestamp", dt.datetime),
+    ("is_time", dt.time),
+    ("is_duration", dt.timedelta),
+)
+
+
+class Comparison(NamedTuple):
+    """A condition that holds for all wanted rows.
+
+    Args:
+        path: A column, or a field in one.
+        sign: The operator.
+        value: What the column is compared with; a tuple for `in` and `not in`.
+    """
+
+    path: tuple[str, ...]
+    sign: str
+    value: Any
 
 
 def is_asked_for_filters() -> bool:
@@ -40,32 +91,20 @@ def is_asked_for_filters() -> bool:
     return _PLANNER in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PLANNER
 
 
-def conditions_of(filters: Iterable[spark.Filter]) -> tuple[Condition, ...]:
-    """Return the conditions among filters that hold together. The others are left to Spark, which evaluates all of them."""
-    return tuple(condition for found in filters for condition in _of(found))
+def comparisons_of(filters: Iterable[spark.Filter]) -> Iterator[Comparison]:
+    """Yield those of Spark's filters that are comparisons."""
+    for given in filters:
+        found, signs = (given.child, _NOT) if isinstance(given, spark.Not) else (given, _SIGNS)
+        if type(found) in signs:
+            value = getattr(found, "value", None)
+            yield Comparison(found.attribute, signs[type(found)], value)  # type: ignore[attr-defined]
 
 
-def _of(found: spark.Filter) -> Iterator[Condition]:
-    sign = _SIGNS.get(type(found), "")
-    if isinstance(found, spark.Not) and isinstance(found.child, spark.EqualTo):
-        found, sign = found.child, "!="
-    if not sign:
-        return
-    condition = condition_of(found.attribute, sign, found.value)  # type: ignore[attr-defined]
-    if condition is not None:
-        yield condition
-
-
-def condition_of(path: tuple[str, ...], sign: str, value: Any) -> Condition | None:
-    """Return a comparison as a condition; None if no range is left out by it.
-
-    Args:
-        path: A column, or a field in one.
-        sign: The operator. Only those of `pruning.COMPARISONS` are known.
-        value: What the column is compared with; several values for `in`.
-    """
-    (column, *inner), values = path, value if sign == "in" else (value,)
-    wanted = _TYPES.get(column)
+def condition_of(found: Comparison) -> Condition | None:
+    """Return a comparison as a condition that leaves out ranges of offsets; None if it leaves out none."""
+    (column, *inner), sign = found.path, found.sign
+    values = found.value if sign == "in" else (found.value,)
+    wanted = _OFFSETS.get(column)
     if inner or wanted is None or not all(type(one) is wanted for one in values):
         return None
     if sign not in (COMPARISONS if wanted is str else _OF_NUMBERS):
@@ -75,3 +114,65 @@ def condition_of(path: tuple[str, ...], sign: str, value: Any) -> Condition | No
             return None
         values = tuple((one - _EPOCH) // dt.timedelta(microseconds=1) for one in values)
     return Condition(column, sign, tuple(values) if sign == "in" else values[0])
+
+
+def expression_of(comparisons: Iterable[Comparison], types: pa.Schema) -> pc.Expression | None:
+    """Return comparisons as one expression on batches; None if there is none that is exactly Spark's.
+
+    Args:
+        comparisons: The comparisons. They may name columns that do not exist.
+        types: The columns of the batches.
+    """
+    found = (_expression(one, type_) for one in comparisons if (type_ := _type_at(one.path, types)) is not None)
+    known = [expression for expression in found if expression is not None]
+    return reduce(and_, known) if known else None
+
+
+def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:
+    """Return the type of a column, or of a field in one; None if it does not exist."""
+    found: Any = types
+    for name in path:
+        if name not in getattr(found, "names", ()):
+            return None
+        found = found.field(name).type
+    return found
+
+
+def _expression(found: Comparison, type_: pa.DataType) -> pc.Expression | None:
+    """Return a comparison with a column of a type; None if it is not exactly Spark's."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    field = pc.field(*found.path)
+    if found.sign in ("is null", "is not null"):
+        return field.is_null() if found.sign == "is null" else field.is_valid()
+    values = tuple(found.value) if found.sign in ("in", "not in") else (found.value,)
+    if None in values:
+        if found.sign != "in":
+            return pc.scalar(False)
+        values = tuple(value for value in values if value is not None)
+    exact = [kind for test, kind in _EXACT if getattr(pa.types, test)(type_)]
+    zoned = getattr(type_, "tz", None) is not None
+    for value in values:
+        if type(value) not in exact or value != value:  # noqa: PLR0124  (NaN)
+            return None
+        if isinstance(value, dt.datetime) and (value.tzinfo is not None) != zoned:
+            return None
+    try:
+        compared = pa.array(values, type_)
+    except (pa.ArrowException, OverflowError, ValueError):
+        return None
+    match found.sign:
+        case "in" | "not in":
+            among = field.isin(compared)
+            return field.is_valid() & (among if found.sign == "in" else ~among)
+        case "starts with":
+            return pc.starts_with(field, pattern=values[0])
+        case "ends with":
+            return pc.ends_with(field, pattern=values[0])
+        case "contains":
+            return pc.match_substring(field, pattern=values[0])
+        case ">" | ">=" if pa.types.is_floating(type_):
+            return COMPARISONS[found.sign](field, compared[0]) | pc.is_nan(field)
+        case _:
+            return COMPARISONS[found.sign](field, compared[0])

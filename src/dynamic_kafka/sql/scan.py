@@ -7,7 +7,7 @@ watermark come last, on the table's own names.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     MapType,
+    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -25,23 +26,19 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
-from dynamic_kafka.formats import DELETE, ERROR, METADATA, ROW_KIND, ROWS, UPDATE_AFTER
-from dynamic_kafka.formats.expressions import named, once, quoted, without_call_sites
-from dynamic_kafka.formats.on_error import COORDINATES, Part, apply_error_policy
-from dynamic_kafka.formats.schema_ids import in_headers, schema_id_header
+from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, UPDATE_AFTER
+from dynamic_kafka.formats.arrow import handed_over, taken_over
+from dynamic_kafka.formats.expressions import named, nullable, once, quoted, without_call_sites
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.spark.columns import (
     COLUMN_TYPES,
     HISTORY_ROW,
     LAST_ROW,
-    UNDECODED,
-    UNDECODED_TYPE,
-    VALUE_ROW,
+    LEFT_OUT,
 )
 from dynamic_kafka.spark.datasource import NAME
-from dynamic_kafka.spark.dead_letters import set_aside
-from dynamic_kafka.spark.message_formats import value_field
+from dynamic_kafka.spark.messages import Part, column_of, left_out_column
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import (
     ComputedColumn,
@@ -61,7 +58,7 @@ __all__ = ["check_expressions", "finished", "read"]
 
 _log = logging.getLogger(__name__)
 
-_ROW = "__row"
+_CHANGE = "__change"
 _MESSAGE = "__message"
 _EVENT_TIME = "__rowtime"
 _END_US = 1 << 62  # in the year 148108
@@ -99,23 +96,14 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    value_row = _value_row(table)
-    needed = _needed(table, value_row)
+    needed = _needed(table)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
     messages = _with_conditions(reader.format(NAME).schema(needed).options(**options).load(), table)
-    dead_letter = None if table.letters is None else set_aside(table.letters)
-    fetched = frozenset(needed.names)  # each question for the columns of a DataFrame takes Spark some 20 ms
-    of_message = _columns_of(fetched)
-    readable = apply_error_policy(
-        _decoded(messages, table, fetched, of_message),
-        _parts(table),
-        table.on_error,
-        _name(table),
-        dead_letter,
-        column=of_message,
-    )
-    rows = _rows(_with_rows(readable, table, fetched), table, fetched)
+    if table.on_error != "fail":
+        left_out = F.count_if(F.col(LEFT_OUT)).alias(table.on_error.replace("-", "_"))
+        messages = messages.observe(f"dynamic-kafka: {_name(table)}", left_out).where(once(F.col(LEFT_OUT).isNull()))
+    rows = _rows(messages, table, frozenset(needed.names))
     return finished(rows, table.definition, streaming=streaming)
 
 
@@ -239,22 +227,39 @@ def _name(table: KafkaTable) -> str:
 # --- from messages to rows ----------------------------------------------------------------------------------------------
 
 
-def _needed(table: KafkaTable, value_row: StructField | None) -> StructType:
+def _needed(table: KafkaTable) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
     needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
-    if table.key is not None or table.on_error == "dead-letter":
-        needed.add("key")
-    if any(_has_ids_in_headers(encoding) for encoding in _encodings(table)):
-        needed.add("headers")
-    decoded = [] if value_row is None else [value_row]
-    history = [] if (found := _history_row(table)) is None else [found]
-    # The error of a key needs the place of its message, whatever became of the value.
-    if value_row is None or table.key is not None:
-        needed |= {"value", *COORDINATES}
-    else:
-        decoded.append(StructField(UNDECODED, UNDECODED_TYPE))
     of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
-    return StructType([*of_source, *decoded, *history])
+    decoded = [column_of(_part(encoding, table)) for encoding in _encodings(table)]
+    left_out = [] if table.on_error == "fail" else [left_out_column(table.on_error, table.letters)]
+    history = [] if (found := _history_row(table)) is None else [found]
+    return StructType([*of_source, *decoded, *left_out, *history])
+
+
+def _part(encoding: Encoding, table: KafkaTable) -> Part:
+    """Return how keys or values are decoded. Only the columns that a query uses are sent to Spark."""
+    form = encoding.format
+    columns = {column.name for column in table.definition.columns}
+    fields = zip(encoding.schema.fields, encoding.columns, strict=True)
+    row = handed_over(nullable(StructType([field for field, column in fields if column in columns])))
+    type_: DataType = row
+    if form.changelog:
+        keys = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
+        metadata = StructType([StructField(key, form.metadata[key]) for key in dict.fromkeys(keys)])
+        change = [StructField(ROW_KIND, StringType()), StructField("row", row), StructField(METADATA, metadata)]
+        type_ = ArrayType(StructType(change))
+    primary_key = encoding.columns if table.upsert and encoding.name == "key" else ()
+    return Part(
+        encoding.name,
+        form.name,
+        encoding.prefix,
+        form.portable(encoding.options),
+        encoding.schema,
+        type_,
+        required=bool(primary_key) if table.upsert else encoding.name == "value",
+        primary_key=primary_key,
+    )
 
 
 def _history_row(table: KafkaTable) -> StructField | None:
@@ -277,28 +282,6 @@ def _with_conditions(messages: DataFrame, table: KafkaTable) -> DataFrame:
     return found.select(f"{_MESSAGE}.*")
 
 
-def _columns_of(fetched: Collection[str]) -> Callable[[str], Column]:
-    """Return what finds a column, by its name, of the messages that are not decoded yet or have an error."""
-    apart = UNDECODED_TYPE.names if UNDECODED in fetched else []
-    return lambda name: F.col(f"{UNDECODED}.{name}" if name in apart else name)
-
-
-def _value_row(table: KafkaTable) -> StructField | None:
-    """Return the source's column with the decoded values, if the native kernel can decode them; None if not.
-
-    Each value has a row there, none, or an error.
-    """
-    form, schema, options = table.value.format, table.value.schema, table.value.options
-    # The dead letter of a bad key needs the value's bytes.
-    if table.on_error == "dead-letter" and table.key is not None:
-        return None
-    wanted = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
-    columns = {column.name for column in table.definition.columns}
-    fields = zip(schema.names, table.value.columns, strict=True)
-    used = [name for name, column in fields if column in columns]
-    return value_field(form, schema, options, used=used, wanted=wanted)
-
-
 def _nullable(type_: DataType) -> Any:
     """Return a type with nullable parts and without metadata."""
     match type_:
@@ -312,93 +295,31 @@ def _nullable(type_: DataType) -> Any:
             return type_
 
 
-def _decoded(
-    messages: DataFrame, table: KafkaTable, fetched: Collection[str], column: Callable[[str], Column]
-) -> DataFrame:
-    """Return the messages with their decoded parts."""
-    found = {}
-    for encoding in _encodings(table):
-        if encoding.name != "value" or VALUE_ROW not in fetched:
-            found[encoding.name] = once(_decode(encoding, column))
-        else:  # it is decoded already
-            found[encoding.name] = F.col(VALUE_ROW)
-    return messages.select("*", *(column.alias(f"__{name}") for name, column in found.items()))
-
-
-def _with_rows(decoded: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
-    """Return the messages that have rows. It comes after the error policy: a message without rows can have an error."""
-    is_last = F.col(LAST_ROW) if LAST_ROW in fetched else F.lit(False)
-    if table.upsert:  # skip messages without a key; a value skipped by the format is not a tombstone
-        read = _is_tombstone(fetched) | F.col("__value").isNotNull()
-        return decoded.where((_has_key() & read) | is_last)
-    if table.value.format.changelog:
-        return decoded
-    has_row = F.col("__value").isNotNull()
-    has_row |= F.col(HISTORY_ROW).isNotNull() if HISTORY_ROW in fetched else F.lit(False)
-    return decoded.where(has_row | is_last)
-
-
-def _has_key() -> Column:
-    """Return whether a message has a key. The format `raw` makes a row of one without bytes, too."""
-    return F.col("key").isNotNull() & F.col("__key").isNotNull()
-
-
-def _is_tombstone(fetched: Collection[str]) -> Column:
-    """Return whether a message has no value. One that was decoded where it was read has a row in place of its bytes."""
-    no_bytes = F.col("value").isNull()
-    return no_bytes & F.col(VALUE_ROW).isNull() if VALUE_ROW in fetched else no_bytes
-
-
 def _encodings(table: KafkaTable) -> Iterator[Encoding]:
     if table.key is not None:
         yield table.key
     yield table.value
 
 
-def _decode(encoding: Encoding, column: Callable[[str], Column]) -> Column:
-    form, message = encoding.format, column(encoding.name)
-    if form.decode_with_ids is None or not _has_ids_in_headers(encoding):
-        return form.decode(message, encoding.schema, encoding.options)
-    ids = schema_id_header(F.col("headers"), encoding.name)
-    return form.decode_with_ids(message, ids, encoding.schema, encoding.options)
-
-
-def _has_ids_in_headers(encoding: Encoding) -> bool:
-    return in_headers(encoding.format.name, encoding.options)
-
-
-def _parts(table: KafkaTable) -> list[Part]:
-    errors = {encoding.name: F.col(f"__{encoding.name}.{ERROR}") for encoding in _encodings(table)}
-    if table.upsert and table.key is not None:
-        errors["key"] = F.coalesce(errors["key"], *_nulls_in_key(table.key))
-    return [Part(e.name, e.format.name, errors[e.name]) for e in _encodings(table)]
-
-
-def _nulls_in_key(key: Encoding) -> Iterator[Column]:
-    """Yield for each column of the key the reason why a message without it cannot be read: all are in the PRIMARY KEY."""
-    for column, field in zip(key.columns, key.schema.names, strict=True):
-        is_null = _has_key() & F.col(f"__key.{quoted(field)}").isNull()
-        yield F.when(is_null, f"Column '{column}' is NULL, but it is in the PRIMARY KEY")
-
-
-def _rows(decoded: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
+def _rows(messages: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
     """Return the table's physical and metadata columns, and `row_kind`."""
-    value = "__value"
+    value = "value"
     kind: list[Column] = []
     if table.upsert:
-        kind = [F.when(_is_tombstone(fetched), DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
+        is_tombstone = F.col(value).isNull()
+        kind = [F.when(is_tombstone, DELETE).otherwise(UPDATE_AFTER).alias(ROW_KIND)]
     elif table.value.format.changelog:
-        found = F.col(f"__value.{ROWS}")
+        changes = F.col(value)
         if LAST_ROW in fetched:
-            found = F.when(F.col(LAST_ROW), F.array_repeat(F.get(found, F.lit(0)), 1)).otherwise(found)
-        decoded = decoded.select("*", F.explode(found).alias(_ROW))
-        value = f"{_ROW}.row"
-        kind = [F.col(f"{_ROW}.{ROW_KIND}").alias(ROW_KIND)]
+            changes = F.when(F.col(LAST_ROW), F.array_repeat(F.get(changes, F.lit(0)), 1)).otherwise(changes)
+        messages = messages.select("*", F.explode(changes).alias(_CHANGE))
+        value = f"{_CHANGE}.row"
+        kind = [F.col(f"{_CHANGE}.{ROW_KIND}").alias(ROW_KIND)]
     columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.metadata)]
     if HISTORY_ROW in fetched:
         columns = [(name, _or_of_history(name, column)) for name, column in columns]
     last = [F.col(LAST_ROW)] if LAST_ROW in fetched else []
-    return decoded.select(*(column.alias(name) for name, column in columns), *kind, *last)
+    return messages.select(*(column.alias(name) for name, column in columns), *kind, *last)
 
 
 def _or_of_history(name: str, column: Column) -> Column:
@@ -410,10 +331,13 @@ def _or_of_history(name: str, column: Column) -> Column:
 def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
     """Yield the physical columns. Those of the value win, as in Flink; a deleted row of `upsert-kafka` has only its key."""
     of_key, of_value = (
-        {column: F.col(f"{place}.{quoted(f)}") for column, f in zip(e.columns, e.schema.names, strict=True)}
+        {
+            c: taken_over(F.col(f"{place}.{quoted(f.name)}"), f.dataType)
+            for c, f in zip(e.columns, e.schema, strict=True)
+        }
         if e is not None
         else {}
-        for e, place in ((table.key, "__key"), (table.value, value))
+        for e, place in ((table.key, "key"), (table.value, value))
     )
     for column in table.definition.columns:
         if column.name in of_value:
@@ -427,7 +351,7 @@ def _physical(table: KafkaTable, value: str) -> Iterator[tuple[str, Column]]:
 
 def _metadata(column: MetadataColumn) -> Column:
     if column.key.startswith(VALUE_PREFIX):
-        found = F.col(f"__value.{METADATA}.{quoted(column.key.removeprefix(VALUE_PREFIX))}")
+        found = F.col(f"{_CHANGE}.{METADATA}.{quoted(column.key.removeprefix(VALUE_PREFIX))}")
     else:
         key = METADATA_KEYS[column.key]
         found = key.read(F.col(key.column))

@@ -55,6 +55,7 @@ class Encoding:
 
     Args:
         name: `key` or `value`.
+        prefix: The beginning of the names of the format's options.
         format: Its format.
         options: The format's options.
         columns: The table's columns, in order.
@@ -62,6 +63,7 @@ class Encoding:
     """
 
     name: str
+    prefix: str
     format: Format
     options: FormatOptions
     columns: tuple[str, ...]
@@ -239,7 +241,8 @@ def _encodings(
     topic = only_topic(options.source)
     types = {c.name: c.type for c in definition.columns if isinstance(c, PhysicalColumn)}
 
-    def encoding(name: str, used: Format, given: FormatOptions, columns: Sequence[str], cut: int) -> Encoding:
+    def encoding(start: str, used: Format, given: FormatOptions, columns: Sequence[str]) -> Encoding:
+        name, cut = ("key", len(prefix)) if start == "key." else ("value", 0)
         # Some formats write a NOT NULL field differently: Avro without a union, as in Flink.
         fields = [
             StructField(column[cut:], physical[column], types[column].nullable, time_precision(types[column]))
@@ -248,10 +251,10 @@ def _encodings(
         if used.registry is not None and used.registry not in given and topic is not None:
             given = {**given, used.registry: f"{topic}-{name}"}
         used.check(StructType(fields), given)
-        return Encoding(name, used, given, tuple(columns), StructType(fields))
+        return Encoding(name, start, used, given, tuple(columns), StructType(fields))
 
-    key = encoding("key", key_format, key_options, key_columns, len(prefix)) if key_format else None
-    return key, encoding("value", value_format, value_options, value_columns, 0)
+    key = encoding("key.", key_format, key_options, key_columns) if key_format else None
+    return key, encoding(value_prefix, value_format, value_options, value_columns)
 
 
 def _key_columns(

@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats import Format, format_named
@@ -48,6 +49,30 @@ def test_the_options_are_flinks(found: Format, own: set[str]) -> None:
     """Each format has what Flink 2.1's factory lists, under its own name."""
     assert [option.key for option in found.options if not option.key.startswith(f"{found.name}.")] == []
     assert {option.key.removeprefix(f"{found.name}.") for option in found.options} == SHARED | own
+
+
+def test_a_pattern_leaves_out_databases() -> None:
+    """It has to match the whole name. It is no error of a message, whatever its rows are."""
+    include = CANAL_JSON.options[-2].parse("shop_.*|b", "canal-json.database.include")
+    columns = StructType([StructField("id", LongType())])
+    rows = CANAL_JSON.decoder(columns, {"canal-json.database.include": include}).rows
+    messages = [
+        json.dumps({"database": name, "type": "INSERT", "data": [{"id": id_}]}).encode()
+        for name, id_ in (("shop_1", 1), ("b", 2), ("bb", 3), ("a shop_1", "x"))
+    ]
+    found = rows(pa.array([*messages, None], pa.binary()))
+    assert [one and [change["row"]["id"] for change in one["rows"]] for one in found.to_pylist()] == [
+        [1],
+        [2],
+        *[None] * 3,
+    ]
+
+
+@pytest.mark.parametrize("pattern", [r"\p{L}+", "[a-z&&[^b]]", r"\Qa.b\E", "(?<name>a)", "(", "[[a]b]"])
+def test_a_pattern_that_java_and_python_read_differently_is_refused(pattern: str) -> None:
+    """Tables were read with Java's patterns in Flink, and must not change their meaning here."""
+    with pytest.raises(InvalidOptionError, match="a regular expression that Java and Python read in the same way"):
+        CANAL_JSON.options[-1].parse(pattern, "canal-json.table.include")
 
 
 @pytest.mark.parametrize(

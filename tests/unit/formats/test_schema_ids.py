@@ -21,12 +21,13 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.json.confluent import _bodies
-from dynamic_kafka.formats.protobuf.confluent import _rows_decoder
+from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
-from dynamic_kafka.spark import message_formats
-from dynamic_kafka.sql.scan import _needed, _value_row
+from dynamic_kafka.spark.messages import Messages, messages_of
+from dynamic_kafka.sql.scan import _needed
+from dynamic_kafka.sql.table import KafkaTable
 
 GUID, OTHER, GONE = (uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDE0 + n) for n in range(3))
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
@@ -92,9 +93,7 @@ def test_ids_are_before_messages_unless_the_option_says_otherwise(name: str) -> 
     assert option.of({}) == "prefix"
     assert in_headers(name, {key: option.parse("HEADER_OR_PREFIX", key)})
     assert not in_headers(name, {})
-    assert form.decode_with_ids is not None
     for other in ("json", "avro", "avro-glue", "debezium-json"):
-        assert format_named(other).decode_with_ids is None
         assert not in_headers(other, {})
 
 
@@ -187,13 +186,13 @@ def test_protobuf_takes_the_message_indexes_of_the_header(registry: Registries) 
         (of_a, of(GUID, b"\x00ignored"), (5, "")),
     ]
     expected = [(e[0], None if e in ((5, ""), (0, "")) else e[1]) if isinstance(e, tuple) else e for *_, e in cases]
-    decode = _rows_decoder(COLUMNS, options).rows
+    decode = PROTOBUF_CONFLUENT.decoder(COLUMNS, options).rows
     messages, headers, _ = zip(*cases, strict=True)
     assert brief(decode(binary(*messages), binary(*headers))) == expected
     (error,) = brief(decode(binary(of_a)))
     assert error.endswith("set 'protobuf-confluent.schema-id-location' to 'header-or-prefix'")
     given = options | {"protobuf-confluent.schema": 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'}
-    both = _rows_decoder(COLUMNS, given).rows(
+    both = PROTOBUF_CONFLUENT.decoder(COLUMNS, given).rows(
         binary(b"\x08\x05", header_of(1, [0]) + b"\x08\x06"), binary(of(GONE, b"\0"), None)
     )
     assert brief(both) == [(5, ""), (6, "")]
@@ -238,22 +237,31 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
 # --- tables --------------------------------------------------------------------------------------------------------------
 
 
+def messages(of: KafkaTable) -> Messages:
+    """How the messages of a table are read."""
+    found = messages_of(_needed(of))
+    assert found is not None
+    return found
+
+
+def fetched(of: KafkaTable) -> list[str]:
+    """The columns that a table reads."""
+    return messages(of).fetched(_needed(of)).names
+
+
 def test_a_table_reads_headers_only_if_the_option_of_its_key_or_value_says_so() -> None:
     """They cost time; and an INSERT does not need them."""
     options = {**KAFKA, "format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
     location = {"avro-confluent.schema-id-location": "header-or-prefix"}
-    assert "headers" not in _needed(table(options), None).names
-    assert "headers" in _needed(table(options | location), None).names
+    assert "headers" not in fetched(table(options))
+    assert "headers" in fetched(table(options | location))
     keyed = KEYED | {"key.format": "avro-confluent", "key.avro-confluent.url": "http://registry:8081"}
-    assert "headers" not in _needed(table(keyed), None).names
-    assert "headers" in _needed(table(keyed | {f"key.{name}": value for name, value in location.items()}), None).names
+    assert "headers" not in fetched(table(keyed))
+    assert "headers" in fetched(table(keyed | {f"key.{name}": value for name, value in location.items()}))
 
 
-def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header() -> None:
     """It sees only values, and one that begins with 0 can look as if its id was there."""
-    monkeypatch.setattr(message_formats, "can_decode", lambda *_: True)
     columns = "id BIGINT, name STRING"
     of_avro = {**KAFKA, "format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
     text = 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'
@@ -265,8 +273,8 @@ def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header(
     }
     for options in (of_avro, of_protobuf):
         location = {f"{options['format']}.schema-id-location": "header-or-prefix"}
-        assert _value_row(table(options, columns)) is not None
-        assert _value_row(table(options | location, columns)) is None
+        assert messages(table(options, columns)).decoding() is not None
+        assert messages(table(options | location, columns)).decoding() is None
 
 
 def test_from_kafka_sees_no_headers_and_says_so() -> None:

@@ -1,8 +1,7 @@
-"""How a table's columns are made, and who decodes its values: Spark, or the native kernel where they are read."""
+"""How a table's columns are made, and which values the kernel decodes while it fetches them."""
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from types import SimpleNamespace
@@ -14,10 +13,10 @@ from tests.unit.sql.test_sql_sink_rows import OPTIONS, session
 from tests.unit.sql.test_sql_table import table
 
 from dynamic_kafka.formats.expressions import without_call_sites
-from dynamic_kafka.spark import message_formats
+from dynamic_kafka.spark.messages import messages_of
 from dynamic_kafka.sql.catalog import Catalog
 from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.scan import _check_drift, _value_row
+from dynamic_kafka.sql.scan import _check_drift, _needed
 from dynamic_kafka.sql.table import KafkaTable
 
 
@@ -29,15 +28,14 @@ from dynamic_kafka.sql.table import KafkaTable
         ({"format.on-error": "dead-letter", "format.dead-letter.topic": "d"}, False),
     ],
 )
-def test_the_kernel_decodes_what_it_is_allowed_to(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], *, decoded: bool
-) -> None:
+def test_the_kernel_decodes_what_it_is_allowed_to(options: dict[str, str], *, decoded: bool) -> None:
     """Not where the dead letter of a key needs the value's bytes."""
-    monkeypatch.setattr(message_formats, "can_decode", lambda *_: True)
-    found = _value_row(table(OPTIONS | options, "id BIGINT, name STRING"))
+    messages = messages_of(_needed(table(OPTIONS | options, "id BIGINT, name STRING")))
+    assert messages is not None
+    found = messages.decoding()
     assert (found is not None) == decoded
     if found is not None:
-        assert [field["name"] for field in json.loads(found.metadata["spec"])["schema"]["fields"]] == ["id", "name"]
+        assert found[0].columns.names == ["id", "name"]
 
 
 def test_a_setting_is_the_idle_timeout_of_tables_without_one() -> None:

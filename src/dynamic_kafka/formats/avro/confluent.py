@@ -19,19 +19,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import TimeType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
@@ -51,14 +49,6 @@ _LEGACY = legacy_option(_NAME)
 _MOST_SHOWN = 20
 # In a schema that is made from columns. Such a table may leave fields out on purpose.
 _MADE_FROM_COLUMNS = f'"namespace":"{NAMESPACE}"'
-
-
-def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_decoder(schema, options).rows, schema, column)
-
-
-def _decode_with_ids(column: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_decoder(schema, options).rows, schema, column, ids)
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
@@ -100,8 +90,9 @@ def _spec(name: str, *, headers: bool) -> Mapping[str, Any]:
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    # Spark reads Arrow's times as TIME(6) only. Where records are read, the kernel does not look at headers.
-    return None if has(schema, (TimeType,)) or in_headers(_NAME, options) else _spec(_NAME, headers=False)
+    del schema
+    # The kernel does not look at headers while it fetches.
+    return None if in_headers(_NAME, options) else _spec(_NAME, headers=False)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
@@ -276,14 +267,12 @@ def _plan(settings: RegistrySettings, schema_id: SchemaId, text: str, target: pa
 AVRO_CONFLUENT = Format(
     _NAME,
     (*schema_registry_settings.options(_NAME), _LEGACY),
-    _decode,
+    _decoder,
     _encode,
     _check,
-    decode_with_ids=_decode_with_ids,
     registry=_SUBJECT,
     columns=_columns,
     native=_native,
-    decoder=_decoder,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro-confluent`."""

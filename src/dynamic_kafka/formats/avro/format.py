@@ -14,15 +14,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import TimeType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, bisect_errors, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, bisect_errors, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
@@ -78,10 +76,6 @@ def _spec(text: str, target: pa.StructType) -> Mapping[str, Any]:
     return {"format": _NAME, "plan": plan_of(parsed(text), parsed(text), target)}
 
 
-def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(decoder(schema, options), schema, column)
-
-
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
@@ -99,7 +93,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if _ENCODING.of(options) == "json" or has(schema, (TimeType,)):  # Spark reads Arrow's times as TIME(6) only
+    if _ENCODING.of(options) == "json":
         return None
     return _spec(_text(schema, options), arrow_type(schema))
 
@@ -181,11 +175,10 @@ AVRO = Format(
             f"{_NAME}.open.fastread", boolean, "false", doc="Accepted for compatibility with Flink, without effect."
         ),
     ),
-    _decode,
+    lambda schema, options: Decoder(decoder(schema, options)),
     _encode,
     _check,
     native=_native,
-    decoder=lambda schema, options: Decoder(decoder(schema, options)),
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
-from dynamic_kafka.formats.arrow import arrow_type, decoded
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
@@ -72,10 +72,6 @@ class _Glue(NamedTuple):
 
 def _glue(options: FormatOptions) -> _Glue:
     return _Glue(_REGION.of(options), _ENDPOINT.of(options))
-
-
-def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_decoder(schema, options).rows, schema, column)
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
@@ -228,5 +224,5 @@ def _client(glue: _Glue) -> Any:
         ) from None
 
 
-AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decode, _encode, _check, decoder=_decoder)
+AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decoder, _encode, _check)
 """The format of Flink's AWS connectors for Avro with Glue's schema registry."""

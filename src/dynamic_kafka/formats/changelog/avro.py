@@ -40,15 +40,6 @@ _NAME = "debezium-avro-confluent"
 _SCHEMA = f"{_NAME}.schema"
 
 
-def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _decode_with_ids(value, None, schema, options)
-
-
-def _decode_with_ids(value: Column, ids: Column | None, schema: StructType, options: FormatOptions) -> Column:
-    columns = (value,) if ids is None else (value, ids)
-    return records.decode(_decoder(schema, options), schema, *columns)
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     message = DEBEZIUM_RECORD.schema(schema)
     settings = schema_registry_settings.settings(_NAME, options)
@@ -129,12 +120,10 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
 DEBEZIUM_AVRO_CONFLUENT = Format(
     _NAME,
     schema_registry_settings.options(_NAME),
-    _decode,
+    _decoder,
     _encode,
     _check,
     changelog=True,
-    decoder=_decoder,
-    decode_with_ids=_decode_with_ids,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",
     columns=_columns,

@@ -19,18 +19,19 @@ Source: org.apache.flink.formats.json.{debezium,canal,maxwell,ogg} of Flink 2.1.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
-from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.arrow import as_numbers
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
-from dynamic_kafka.formats.expressions import either, has, with_error
+from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import (
     DELETES,
     INSERT,
@@ -41,10 +42,9 @@ from dynamic_kafka.formats.format import (
     FormatOptions,
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
-from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, SEMANTIC_PREFIXES, Plan, plain, plan_of_connect
 from dynamic_kafka.formats.kernel import decoder
-from dynamic_kafka.options import Option, boolean, non_blank
+from dynamic_kafka.options import Option, Parser, boolean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,21 +71,38 @@ _SHARED_OPTIONS = (
 # --- reading ---
 
 
-def _decode(name: str, envelope: Envelope, value: Column, schema: StructType, options: FormatOptions) -> Column:
-    found = envelope.rows_and_metadata(as_numbers(schema))
-    result = decoded(_decoder(name, envelope, schema, options).rows, found, value)
-    patterns = {f: pattern for f, pattern in _included(name, options).items() if not _is_word(pattern)}
-    text = value.cast(StringType())
-    others = (~F.get_json_object(text, f"$.{f}").rlike(rf"\A(?:{pattern})\z") for f, pattern in patterns.items())
-    rows = as_intervals(result, with_error(envelope.rows_and_metadata(schema)))
-    return F.when(F.coalesce(either(others), F.lit(False)), None).otherwise(rows) if patterns else rows
-
-
 def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
     rows = decoder(as_numbers(schema), _spec(name, envelope, options)).rows
-    if not _has_semantic_types(schema, options):
-        return Decoder(lambda messages: rows(messages))  # noqa: PLW0108  (Spark counts the parameters)
-    return Decoder(lambda messages: rows(_with_plain_values(messages, envelope, schema)))
+    patterns = {f: _regex(text) for f, text in _included(name, options).items() if not _is_word(text)}
+    has_semantic_types = _has_semantic_types(schema, options)
+
+    def from_json(messages: pa.Array) -> pa.Array:
+        if patterns:
+            messages = _with_matches(messages, patterns)
+        if has_semantic_types:
+            messages = _with_plain_values(messages, envelope, schema)
+        return rows(messages)
+
+    return Decoder(from_json)
+
+
+def _with_matches(messages: pa.Array, patterns: Mapping[str, re.Pattern[str]]) -> pa.Array:
+    """Return messages, with null for those that have another text in one of the fields than its pattern matches."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = _fields(tuple(patterns)).rows(messages)
+    for field, pattern in patterns.items():
+        texts = pc.struct_field(rows, field)
+        others = [text for text in texts.unique().to_pylist() if text is not None and not pattern.fullmatch(text)]
+        messages = pc.if_else(pc.is_in(texts, pa.array(others, pa.string())), pa.scalar(None, pa.binary()), messages)
+    return messages
+
+
+@lru_cache
+def _fields(names: tuple[str, ...]) -> Decoder:
+    """Return what decodes fields of messages as texts; null for a field or a message that cannot be read."""
+    return JSON.decoder(StructType([StructField(n, StringType()) for n in names]), {IGNORE_PARSE_ERRORS.key: True})
 
 
 def _has_semantic_types(schema: StructType, options: FormatOptions) -> bool:
@@ -114,6 +131,25 @@ def _with_plain_values(messages: pa.Array, envelope: Envelope, schema: StructTyp
 def _included(name: str, options: FormatOptions) -> dict[str, str]:
     """Return the regular expressions for the fields `database` and `table`; other messages are skipped."""
     return {f: options[option] for f in ("database", "table") if (option := f"{name}.{f}.include") in options}
+
+
+def _regex(text: str) -> re.Pattern[str]:
+    """Return a regular expression of Java's syntax, as far as Python's is the same.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)  # of what Java knows within brackets, and Python takes as it is
+        try:
+            return re.compile(text, re.ASCII)
+        except (re.error, FutureWarning) as error:
+            raise ValueError(str(error)) from None
+
+
+_REGEX = Parser(
+    lambda text: _regex(text).pattern, "a regular expression that Java and Python read in the same way, such as shop_.*"
+)
 
 
 def _is_word(pattern: str) -> bool:
@@ -158,9 +194,9 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
 
 
 def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if not is_native(schema) or _has_semantic_types(schema, options):
+    if _has_semantic_types(schema, options) or not all(map(_is_word, _included(name, options).values())):
         return None
-    return _spec(name, envelope, options) if all(map(_is_word, _included(name, options).values())) else None
+    return {**_spec(name, envelope, options), "schema": as_numbers(schema).jsonValue()}
 
 
 # --- writing ---
@@ -219,13 +255,12 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
             *(replace(option, key=f"{name}.{option.key.removeprefix('json.')}", aliases=()) for option in shared),
             *own_options,
         ),
-        decode=partial(_decode, name, envelope),
+        decoder=partial(_decoder, name, envelope),
         encode=partial(_encode, name, envelope),
         check=lambda schema, options: JSON.check(schema, _json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
         native=partial(_native, name, envelope),
-        decoder=partial(_decoder, name, envelope),
     )
 
 
@@ -241,13 +276,13 @@ CANAL_JSON = _format(
     CANAL,
     Option(
         "canal-json.database.include",
-        non_blank("a regular expression"),
-        doc="A regular expression in Java's syntax. Only changes of databases with a name that matches as a whole are read.",
+        _REGEX,
+        doc="A regular expression. Only changes of databases with a name that matches as a whole are read.",
     ),
     Option(
         "canal-json.table.include",
-        non_blank("a regular expression"),
-        doc="A regular expression in Java's syntax. Only changes of tables with a name that matches as a whole are read.",
+        _REGEX,
+        doc="A regular expression. Only changes of tables with a name that matches as a whole are read.",
     ),
 )
 """Canal's changes of MySQL."""

@@ -47,15 +47,6 @@ _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _ENVELOPE = "Envelope"
 
 
-def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _decode_with_ids(value, None, schema, options)
-
-
-def _decode_with_ids(value: Column, ids: Column | None, schema: StructType, options: FormatOptions) -> Column:
-    columns = (value,) if ids is None else (value, ids)
-    return records.decode(_decoder(schema, options), schema, *columns)
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     message = DEBEZIUM_RECORD.schema(schema).toNullable()
     return records.decoder(batch_decoder(schema_registry_settings.settings(_NAME, options), message))
@@ -106,12 +97,10 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
 DEBEZIUM_PROTOBUF_CONFLUENT = Format(
     _NAME,
     schema_registry_settings.options(_NAME),
-    _decode,
+    _decoder,
     _encode,
     _check,
     changelog=True,
-    decoder=_decoder,
-    decode_with_ids=_decode_with_ids,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=_SUBJECT,
     columns=_columns,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dynamic_kafka.formats.arrow import decoded
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD as ENVELOPE
 from dynamic_kafka.formats.format import (
     DELETE,
@@ -23,25 +20,10 @@ from dynamic_kafka.formats.format import (
     Decoder,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import StructType
-
-__all__ = ["decode", "decoder"]
+__all__ = ["decoder"]
 
 # Spark counts microseconds in 64 bits; a time beyond them is null.
 _MAX_MS = (2**63 - 1) // 1000
-
-
-def decode(found: Decoder, schema: StructType, *columns: Column) -> Column:
-    """Return what `Format.decode` returns.
-
-    Args:
-        found: What `decoder` returns.
-        schema: The columns.
-        columns: The messages, and what else it takes.
-    """
-    return decoded(found.rows, ENVELOPE.rows_and_metadata(schema), *columns)
 
 
 def decoder(records: Decoder) -> Decoder:

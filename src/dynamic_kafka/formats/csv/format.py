@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats.expressions import TEMPORAL, check_names, has, nullable
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.formats.kernel import decode, decoder, encode
+from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, text
 
 __all__ = ["CSV"]
@@ -149,9 +149,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
             )
 
 
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if has(schema, (TimeType,)):  # Spark reads Arrow's times as TIME(6) only
-        return None
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
     return {**_spec(options), "schema": nullable(schema).jsonValue()}
 
 
@@ -172,11 +170,10 @@ CSV = Format(
         _NULL_LITERAL,
         _SCIENTIFIC,
     ),
-    lambda value, schema, options: decode(value, schema, _spec(options)),
+    lambda schema, options: decoder(schema, _spec(options)),
     lambda row, schema, options: encode(row, schema, _spec(options)),
     _check,
     native=_native,
-    decoder=lambda schema, options: decoder(schema, _spec(options)),
     native_encode=_native_encode,
 )
 """Flink's format `csv`."""

@@ -23,11 +23,10 @@ from pyspark.sql.types import BinaryType, StructType
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import decoded, evaluated
-from dynamic_kafka.formats.expressions import has, nullable, with_error
+from dynamic_kafka.formats.arrow import evaluated
+from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
-from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers
 from dynamic_kafka.formats.json.schemas import columns_of, schema_text
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, Plan, plain, plan_of_json_schema
 from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, no_id
@@ -53,20 +52,6 @@ def _json_options(options: FormatOptions) -> FormatOptions:
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
-
-
-def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _rows((value,), schema, options)
-
-
-def _decode_with_ids(value: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
-    return _rows((value, ids), schema, options)
-
-
-def _rows(messages_and_ids: tuple[Column, ...], schema: StructType, options: FormatOptions) -> Column:
-    """Return the rows of messages, which are the first column; the second one has the headers with ids, if there is one."""
-    rows = decoded(_decoder(schema, options).rows, nullable(as_numbers(schema)), *messages_and_ids)
-    return as_intervals(rows, with_error(schema))
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
@@ -208,11 +193,9 @@ JSON_SCHEMA_CONFLUENT = Format(
         *schema_registry_settings.options(_NAME),
         *(replace(option, key=f"{_NAME}.{option.key.removeprefix('json.')}", aliases=()) for option in JSON.options),
     ),
-    _decode,
+    _decoder,
     _encode,
     _check,
-    decode_with_ids=_decode_with_ids,
-    decoder=_decoder,
     registry=_SUBJECT,
     columns=_columns,
 )

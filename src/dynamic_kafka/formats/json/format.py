@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import CharType, MapType, StringType, StructType, VarcharType
+from pyspark.sql.types import (
+    CharType,
+    DataType,
+    DayTimeIntervalType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructType,
+    TimeType,
+    VarcharType,
+    YearMonthIntervalType,
+)
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import check_names, nullable, parts, with_error
+from dynamic_kafka.formats.arrow import as_numbers
+from dynamic_kafka.formats.expressions import INTERVALS, check_names, has, nullable, parts, rebuilt
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.json.intervals import as_intervals, as_numbers, is_native, without_intervals
-from dynamic_kafka.formats.kernel import decode, decoder, encode
+from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 
 if TYPE_CHECKING:
@@ -105,16 +116,12 @@ def _spec(options: FormatOptions) -> dict[str, Any]:
     return {"format": "json", "options": {option.key: option.of(options) for option in used}}
 
 
-def _decode(value: Column, schema: StructType, options: FormatOptions) -> Column:
-    return as_intervals(decode(value, as_numbers(schema), _spec(options)), with_error(schema))
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     return decoder(as_numbers(schema), _spec(options))
 
 
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    return {**_spec(options), "schema": nullable(schema).jsonValue()} if is_native(schema) else None
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
+    return {**_spec(options), "schema": nullable(as_numbers(schema)).jsonValue()}
 
 
 def _written_spec(options: FormatOptions) -> dict[str, Any]:
@@ -127,11 +134,22 @@ def _written_spec(options: FormatOptions) -> dict[str, Any]:
 
 
 def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
-    return encode(without_intervals(row, schema), as_numbers(schema), _written_spec(options))
+    return encode(_without_intervals(row, schema), as_numbers(schema), _written_spec(options))
+
+
+def _without_intervals(column: Column, type_: DataType) -> Column:
+    """Return a value with the types of `as_numbers`."""
+
+    def number(value: Column, type_: DataType) -> Column:
+        if isinstance(type_, YearMonthIntervalType):
+            return value.cast(YearMonthIntervalType()).cast(IntegerType())
+        return value.cast(DayTimeIntervalType())
+
+    return rebuilt(column, type_, INTERVALS, number)
 
 
 def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    return _written_spec(options) if is_native(schema) else None
+    return None if has(schema, (TimeType, *INTERVALS)) else _written_spec(options)
 
 
 JSON = Format(
@@ -144,11 +162,10 @@ JSON = Format(
         _IGNORE_NULL_FIELDS,
         *_OTHER_OPTIONS,
     ),
-    _decode,
+    _decoder,
     _encode,
     _check,
     native=_native,
-    decoder=_decoder,
     native_encode=_native_encode,
 )
 """Flink's format `json`."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, decoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -158,15 +158,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     _reading(schema, options)
 
 
-def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_rows_decoder(schema, options).rows, schema.toNullable(), column)
-
-
-def _decode_with_ids(column: Column, ids: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decoded(_rows_decoder(schema, options).rows, schema.toNullable(), column, ids)
-
-
-def _rows_decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
+def _decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
     return _decoder_of_rows(_reading(schema, options))
 
 
@@ -211,12 +203,15 @@ def _spec(reading: _Reading, *, headers: bool) -> dict[str, Any]:
     }
 
 
+def _portable(options: FormatOptions) -> FormatOptions:
+    given = _given_message(options)
+    return options if given is None else {**options, **sent_options(_NAME, given)}
+
+
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
     if in_headers(_NAME, options):  # where records are read, the kernel does not look at headers
         return None
-    reading = _reading(schema, options)
-    sent = {} if reading.given is None else {"decoder": sent_options(_NAME, reading.given)}
-    return {**_spec(reading, headers=False), "schema": schema.toNullable().jsonValue(), **sent}
+    return {**_spec(_reading(schema, options), headers=False), "schema": schema.toNullable().jsonValue()}
 
 
 def _schemas(ids: Collection[native.SchemaId], reading: _Reading) -> dict[native.SchemaId, str]:
@@ -411,14 +406,13 @@ def latest_message(format_name: str, options: FormatOptions, name: str | None = 
 PROTOBUF_CONFLUENT = Format(
     _NAME,
     _OPTIONS,
-    _decode,
+    _decoder,
     _encode,
     _check,
-    decode_with_ids=_decode_with_ids,
     registry=_SUBJECT,
     columns=_columns,
+    portable=_portable,
     native=_native,
-    decoder=_rows_decoder,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Protobuf with Confluent's schema registry."""

@@ -26,7 +26,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import Encoded, encoded, encoded_or_error
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.kernel import decode, decoder
+from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
     message_of_options,
@@ -121,13 +121,12 @@ def _spec(schema: StructType, options: FormatOptions) -> dict[str, Any]:
     }
 
 
+def _portable(options: FormatOptions) -> FormatOptions:
+    return {**options, **sent_options(_NAME, _message(options))}
+
+
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    sent = sent_options(_NAME, _message(options))
-    return {**_spec(schema, options), "schema": nullable(schema).jsonValue(), "decoder": sent}
-
-
-def _decode(column: Column, schema: StructType, options: FormatOptions) -> Column:
-    return decode(column, schema, _spec(schema, options))
+    return {**_spec(schema, options), "schema": nullable(schema).jsonValue()}
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
@@ -147,11 +146,11 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
 PROTOBUF = Format(
     _NAME,
     _OPTIONS,
-    _decode,
+    _decoder,
     _encode,
     _check,
+    portable=_portable,
     native=_native,
-    decoder=_decoder,
     encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `protobuf`."""

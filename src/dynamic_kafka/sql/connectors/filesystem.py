@@ -16,8 +16,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR, Format, FormatOptions, format_named
-from dynamic_kafka.formats.expressions import named, once
-from dynamic_kafka.formats.on_error import reason
+from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.expressions import decoded_struct, named, nullable, once
+from dynamic_kafka.formats.on_error import explained
 from dynamic_kafka.formats.options import check_unknown, format_options
 from dynamic_kafka.options import Option, duration_ms, non_blank, text
 from dynamic_kafka.sql.checkpoints import exists, numbers_in
@@ -27,6 +28,7 @@ from dynamic_kafka.sql.options import FORMAT
 from dynamic_kafka.sql.types import cast_type, spark_type, time_precision
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -151,13 +153,18 @@ def decoded_lines(lines: DataFrame, table: OtherTable) -> DataFrame:
         table: The table.
     """
     form, options = _format(table)
-    row = form.decode(named("value").cast("binary"), _in_files(table), options)
-    decoded = lines.select("*", once(row).alias("row"))
+    schema = _in_files(table)
+    decode = form.decoder(schema, options).rows
+
+    def rows(messages: pa.Array) -> pa.Array:
+        return explained(decode(messages), messages, "a line", form.name)
+
+    row = decoded(rows, decoded_struct(form, nullable(schema)), named("value").cast("binary"))
     error = F.col("row")[ERROR]
-    why = F.concat(
-        F.lit("File "), F.col("file"), F.lit(": "), reason("a line", form.name, error, F.col("value").cast("binary"))
+    why = F.concat(F.lit("File "), F.col("file"), F.lit(": "), error)
+    readable = lines.select("*", once(row).alias("row")).where(
+        once(F.when(error.isNull(), True).otherwise(F.raise_error(why).cast("boolean")))
     )
-    readable = decoded.where(once(F.when(error.isNull(), True).otherwise(F.raise_error(why).cast("boolean"))))
     return readable.where(F.col("row").isNotNull())
 
 

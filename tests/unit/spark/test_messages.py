@@ -1,0 +1,186 @@
+"""Messages that become rows in the task that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from dynamic_kafka.errors import RecordError
+from dynamic_kafka.formats import ERROR, ROWS
+from dynamic_kafka.native import Decoder
+from dynamic_kafka.rows import COLUMNS, VALUE_ROW
+from dynamic_kafka.source.executor import reader as source_reader
+from dynamic_kafka.source.executor.tally import Tally
+from dynamic_kafka.source.rules.planning import ReadTask
+from dynamic_kafka.spark.columns import COLUMN_TYPES, HISTORY_ROW, LAST_ROW, LEFT_OUT
+from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaInputPartition
+from dynamic_kafka.spark.last_row import with_column
+from dynamic_kafka.spark.messages import Messages, Part, column_of, left_out_column, messages_of
+
+A = StructType([StructField("a", LongType())])
+AB = StructType([*A.fields, StructField("b", LongType())])
+DECODED = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
+
+
+def part(type_: DataType = A, columns: StructType = A, name: str = "value", form: str = "json", **more: Any) -> Part:
+    """A column of messages."""
+    return Part(name, form, "", {}, columns, type_, **more)
+
+
+def fetched(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, **more: pa.Array
+) -> pa.RecordBatch:
+    """A batch of fetched messages."""
+    count = len(values)
+    found = {
+        "key": pa.array(keys or [None] * count, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.array(["t"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "cluster": pa.array(["c"] * count),
+    }
+    return pa.record_batch({**found, **more})
+
+
+def read(messages: Messages, *batches: pa.RecordBatch, tally: Tally | None = None) -> list[dict[str, Any]]:
+    """The rows of batches."""
+    return [row for batch in messages.rows(iter(batches), tally) for row in batch.to_pylist()]
+
+
+def reading(*parts: Part, on_error: str = "fail", columns: tuple[str, ...] = ("offset",)) -> Messages:
+    """How columns are made of these parts."""
+    return Messages((*columns, *(part.name for part in parts)), parts, on_error, None)
+
+
+def test_unused_columns_are_checked_and_not_built() -> None:
+    """By the kernel while it fetches, and after that; in a changelog they are columns of the rows."""
+    values = [b'{"a": 1, "b": 2}', b'{"a": 1, "b": "x"}']
+    found = part(columns=AB).decoding()
+    assert found is not None
+    decoding, row = found
+    decoder = Decoder(pa.struct(list(decoding.columns)), {"format": "json", "options": {}})
+    misfit = "It does not fit the columns: b"
+    assert decoder.decode(pa.array(values)).to_pylist() == [{"a": 1, ERROR: None}, {"a": None, ERROR: misfit}]
+    assert row.type.names == ["a", ERROR]
+    assert read(reading(part(columns=AB)), fetched(values[:1])) == [{"offset": 0, "value": {"a": 1}}]
+    with pytest.raises(RecordError, match=f"offset 1: the value cannot be read as json: {misfit}"):
+        read(reading(part(columns=AB)), fetched(values))
+
+    change = StructType([StructField("row_kind", StringType()), StructField("row", A)])
+    changes = part(ArrayType(change), AB, form="debezium-json")
+    of_changes = changes.decoding()
+    assert of_changes is not None
+    assert of_changes[1].type.field(ROWS).type.value_type.field("row").type.names == ["a"]
+    (row_,) = read(reading(changes), fetched([b'{"op": "c", "after": {"a": 1, "b": 2}}']))
+    assert row_["value"] == [{"row_kind": "+I", "row": {"a": 1}}]
+
+
+def test_a_struct_without_a_field() -> None:
+    """`COUNT(*)` uses no column of a message; a message without a value is still none."""
+    (batch,) = reading(part(StructType())).rows(iter([fetched([b'{"a": 1}', None, b'{"a": 2}'])]), None)
+    assert batch["value"].is_valid().to_pylist() == [True, False, True]
+
+
+def test_messages_that_cannot_be_read_are_counted_by_topic() -> None:
+    """For the metrics: keys and values, each message once, whoever has decoded them. Not those of a history."""
+    batch = fetched([b'{"a": 1}', b"x", b"x", b"x", b'{"a": "y"}'], keys=[None, b"x", None, None, None])
+    batch = batch.set_column(2, "topic", pa.array(["t", "t", "t", "u", "u"]))
+    tally = Tally("run")
+    messages = reading(part(), part(name="key"), on_error="skip")
+    assert [row["offset"] for row in read(messages, batch, batch.slice(2), tally=tally)] == [0]
+    assert tally._report(False)["decode_errors"] == [
+        {"cluster": "c", "topic": "t", "records": 3},
+        {"cluster": "c", "topic": "u", "records": 4},
+    ]
+
+
+def test_a_table_sees_what_the_policy_leaves_out() -> None:
+    """So Spark can count it. All else of the policy has happened in the task."""
+    messages = reading(part(required=True), on_error="skip", columns=("offset", LEFT_OUT))
+    found = read(messages, fetched([b'{"a": 1}', b"x", None, b'{"a": 2}']))
+    assert [(row["offset"], row[LEFT_OUT]) for row in found] == [(0, None), (1, True), (3, None)]
+
+
+@pytest.mark.parametrize("form", ["json", "raw"])
+def test_an_upsert_has_tombstones(form: str) -> None:
+    """A message without a key is no row, one without a value a tombstone; a NULL in the key is an error."""
+    text = StructType([StructField("k", StringType())])
+    key = Part("key", "json", "", {}, text, text, required=True, primary_key=("K",))
+    number = part(form=form, columns=text if form == "raw" else A, type_=text if form == "raw" else A)
+    keys = [b'{"k": "x"}', None, b'{"k": "y"}', b'{"k": null}']
+    batch = fetched([b'{"a": 1}', b'{"a": 2}', None, b'{"a": 3}'], keys)
+    messages = reading(key, number, on_error="skip")
+    assert [(row["key"]["k"], row["value"] is None) for row in read(messages, batch)] == [("x", False), ("y", True)]
+    with pytest.raises(RecordError, match=r"offset 3: the key .*: Column 'K' is NULL, but it is in the PRIMARY KEY"):
+        read(reading(key, number), batch)
+
+
+def test_rows_of_a_history_stay() -> None:
+    """They have no bytes, and are rows of a table already."""
+    history = pa.array([{"a": 7}, None, None])
+    batch = fetched([None, b'{"a": 1}', None], **{HISTORY_ROW: history})
+    found = read(reading(part(required=True), columns=(HISTORY_ROW,)), batch)
+    assert found == [{HISTORY_ROW: {"a": 7}, "value": None}, {HISTORY_ROW: None, "value": {"a": 1}}]
+
+
+def test_a_table_says_by_its_schema_how_messages_are_read() -> None:
+    """What comes out is what went in."""
+    parts = (part(required=True), part(name="key", columns=AB, primary_key=("a", "b")))
+    schema = StructType([*map(column_of, parts), left_out_column("skip", None)])
+    assert messages_of(schema) == Messages((*schema.names,), parts, "skip", None)
+    assert messages_of(StructType([StructField("offset", LongType())])) is None
+
+
+def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
+    """But for the one that says so, which is null in all other rows."""
+    row = StructType([StructField("a", LongType()), StructField("t", ArrayType(TimestampNTZType()))])
+    fields = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name != "value"]
+    fields += [column_of(part(row, row)), left_out_column("skip", None)]
+    schema = StructType([*fields, StructField(LAST_ROW, BooleanType())])
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "endingOffsets": "latest"}
+    reader: Any = DynamicKafkaDataSource(options).streamReader(schema)
+    assert reader._settings.last_row
+    (batch,) = reader.read(DynamicKafkaInputPartition(ReadTask([], {}, last_row=True)))
+    assert from_arrow_schema(batch.schema).fieldNames() == schema.names
+    assert [field.dataType for field in from_arrow_schema(batch.schema)] == [field.dataType for field in schema]
+    assert batch.to_pylist() == [{**dict.fromkeys(schema.names), LAST_ROW: True}]
+    (others,) = with_column(iter([pa.record_batch({"a": [1, 2]})]), ["a", LAST_ROW])
+    assert others.to_pylist() == [{"a": 1, LAST_ROW: None}, {"a": 2, LAST_ROW: None}]
+    assert not cast("Any", DynamicKafkaDataSource(options).streamReader(StructType(fields)))._settings.last_row
+
+
+def test_what_the_kernel_has_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
+    schema = StructType([column_of(part())])
+    batches = {
+        False: fetched([b"{"], **{VALUE_ROW: pa.array([{"a": None, ERROR: "why"}], DECODED)}),
+        True: fetched([b"{"]),
+    }
+    asked = []
+
+    def fake(task: ReadTask, columns: pa.Schema, *_: object) -> Any:
+        asked.append(VALUE_ROW in columns.names)
+        return iter([batches[task.history is not None]])
+
+    monkeypatch.setattr(source_reader, "read", fake)
+    reader: Any = DynamicKafkaDataSource({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}).reader(schema)
+    for history, error in ((None, "why"), ("history", "It is not a JSON object")):
+        with pytest.raises(RecordError, match=f"the value cannot be read as json: {error}"):
+            list(reader.read(DynamicKafkaInputPartition(ReadTask([], {}, history=cast("Any", history)))))
+    assert asked == [True, False]
+    assert set(batches[True].schema.names) <= set(COLUMNS)
