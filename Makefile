@@ -19,7 +19,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel release-check lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
+.PHONY: help install wheel release-check docs lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo changes observe migrate bench clean
 
 # The tiers of the tests, by pytest's marks; a -m in PYTEST_ARGS takes the place of a tier's own.
 # SPARK=4.0 runs the tests of Spark with that version, in an environment of its own.
@@ -77,6 +77,10 @@ lint: install ## Check style, formatting and types
 	$(BIN)/mypy
 	cd native && cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings
 
+docs: install ## Build the site of the documentation in build/site, with warnings as errors
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python scripts/site.py
+
 format: install ## Repair what can be repaired of style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -114,7 +118,7 @@ mutation: install ## Change the rules without I/O in thousands of ways, and coun
 	HYPOTHESIS_PROFILE=mutation $(BIN)/python -m mutmut run --max-children 2
 	$(BIN)/python -m mutmut results
 
-chaos: install ## Cause one fault after the other, and count: docs/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
+chaos: install ## Cause one fault after the other, and count: docs/explanations/reliability.md, e.g. ARGS='--minutes 5 --seed 7'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 ##@ Shows
@@ -138,5 +142,5 @@ bench: install ## Measure, e.g. BENCH_ARGS='--help'
 
 clean: ## Remove builds, caches and what Spark left behind; .venv stays
 	rm -rf build dist artifacts native/target $(KERNEL) mutants spark-warehouse metastore_db derby.log
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -exec rm -rf {} +

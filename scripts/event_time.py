@@ -1,4 +1,4 @@
-"""Measures what docs/event-time.md says: the rows that a catch-up over a fast and a slow cluster loses to Spark's watermark.
+"""Measures what docs/guides/event-time.md says: the rows that a catch-up over two clusters loses to Spark's watermark.
 
 Two clusters have a record for each minute of a week, and the weeks follow each other. A query with small batches counts the
 records of each ten minutes, with a delay of ten minutes. It runs three times: aligned, not aligned, and with Spark's own

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/options.md, docs/sql.md and docs/metrics.md; `--check` says if they are old."""
+"""Writes the tables of options.md, sql.md and metrics.md in docs/reference; `--check` says if they are old."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def documents() -> dict[Path, Mapping[str, str]]:
     """Return the tables of each document, by the marker around them."""
     after = SOURCE_OPTIONS.index(METADATA_SERVICE) + 1
     return {
-        ROOT / "docs" / "options.md": {
+        ROOT / "docs" / "reference" / "options.md": {
             "options": markdown_table((*SOURCE_OPTIONS[:after], *SERVICE_OPTIONS, *SOURCE_OPTIONS[after:])),
             "messages": markdown_table(MESSAGE_OPTIONS, SQL_PREFIXES),
             "sink-options": markdown_table(SINK_OPTIONS),
         },
-        ROOT / "docs" / "sql.md": {
+        ROOT / "docs" / "reference" / "sql.md": {
             "settings": markdown_table(SETTINGS.values(), prefixes={}, heading="setting"),
             "options": markdown_table(SQL_OPTIONS, SQL_PREFIXES),
             "connectors": _connectors(),
@@ -40,7 +40,7 @@ def documents() -> dict[Path, Mapping[str, str]]:
             "functions": _functions(),
             "refused": _refused(),
         },
-        ROOT / "docs" / "metrics.md": {
+        ROOT / "docs" / "reference" / "metrics.md": {
             "options": markdown_table(METRICS_OPTIONS, prefixes={}),
             "series": _series(),
         },

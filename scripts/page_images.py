@@ -1,7 +1,7 @@
 """Makes the pictures of the status page in the documents (docs/img/page-*.png), from staged cases on real brokers.
 
 `python -m scripts.page_images`. It needs Chromium (scripts/get-observers) and Pillow, takes five minutes, and prints what
-the page and the command line say in each case, for docs/operations.md.
+the page and the command line say in each case, for docs/guides/operations.md.
 """
 
 from __future__ import annotations

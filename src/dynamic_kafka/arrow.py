@@ -47,7 +47,7 @@ def read_arrow(
         ConfigurationError: If an option, a column or a condition is wrong.
         DynamicKafkaError: What the source raises, also while the reader is read.
 
-    Example:
+    Examples:
         >>> import polars, dynamic_kafka  # doctest: +SKIP
         >>> options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}  # doctest: +SKIP
         >>> polars.from_arrow(dynamic_kafka.read_arrow(options, where=[("partition", "=", 0)]))  # doctest: +SKIP

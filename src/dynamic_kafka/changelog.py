@@ -63,7 +63,7 @@ def materialize(
     Raises:
         ConfigurationError: If a column is missing, or `changes` is not a stream.
 
-    Example:
+    Examples:
         >>> orders = env.from_path("orders")  # with `offset` BIGINT METADATA VIRTUAL  # doctest: +SKIP
         >>> materialize(orders, ["id"], delta("/tables/orders")).option(  # doctest: +SKIP
         ...     "checkpointLocation", "/checkpoints/orders"

@@ -1,7 +1,5 @@
 """The errors that this package raises on purpose, as one tree, and the helpers that word them.
 
-::
-
     DynamicKafkaError
     ├── ConfigurationError (ValueError)     the user's options or properties are wrong
     │   ├── UnknownOptionError
@@ -109,7 +107,11 @@ class UnknownOptionError(ConfigurationError):
 
     def __init__(self, option: str, known: Iterable[str], *, what: str = "option", meant: str = "") -> None:
         names = list(known)
-        help_ = f"; {meant}" if meant else suggestion(option, names) or "; see docs/options.md and docs/sql.md"
+        help_ = (
+            f"; {meant}"
+            if meant
+            else suggestion(option, names) or "; see docs/reference/options.md and docs/reference/sql.md"
+        )
         super().__init__(f"Unknown {what} '{option}'{help_}")
         self.option, self.what = option, what
         self.suggestion = None if meant else nearest(option, names)

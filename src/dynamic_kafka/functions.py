@@ -1,6 +1,6 @@
 """Formats for DataFrames: the bytes of Kafka messages to columns, and back.
 
-The formats and their options are those of SQL tables; see docs/sql.md.
+The formats and their options are those of SQL tables; see docs/reference/sql.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def from_kafka(
         ConfigurationError: If the format or an option is unknown or wrong, or does not support the schema.
         RegistryError: If the registry does not answer, or does not have the subject.
 
-    Example:
+    Examples:
         >>> df.select(from_kafka("value", "json", "id BIGINT, name STRING").alias("order"))  # doctest: +SKIP
     """
     given = texts(options or {})
@@ -110,7 +110,7 @@ def to_kafka(
     Raises:
         ConfigurationError: For the same reasons as in `from_kafka`.
 
-    Example:
+    Examples:
         >>> df.select(to_kafka(struct("id", "name"), "json", "id BIGINT, name STRING").alias("value"))  # doctest: +SKIP
     """
     used, parsed, fields = _format(format, texts(options or {}), schema)

@@ -89,7 +89,7 @@ class KafkaOffsetsInitializer:
     An instance of a subclass is pickled to Spark's reader process on the driver's machine, so it must not hold a client. It
     is not written into the checkpoint, only its offsets are: it is called again only for partitions found later.
 
-    Example:
+    Examples:
         >>> KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
         KafkaOffsetsInitializer(committed, reset=earliest)
     """

@@ -1,6 +1,6 @@
 """The fault campaign: `make chaos ARGS="--minutes 5 --seed 7"`, or `python -m tests.chaos --only broker-killed`.
 
-See docs/reliability.md, which a campaign writes. Ends with code 1 if a fault did not go as it says there.
+See docs/explanations/reliability.md, which a campaign writes. Ends with code 1 if a fault did not go as it says there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list all faults, and end")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier campaigns")
     parser.add_argument(
-        "--no-report", action="store_true", help="leave docs/reliability.md alone; results stay with the logs"
+        "--no-report",
+        action="store_true",
+        help="leave docs/explanations/reliability.md alone; results stay with the logs",
     )
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)

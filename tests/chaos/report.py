@@ -1,4 +1,4 @@
-"""The results of campaigns: kept as JSON beside this file, and written as docs/reliability.md."""
+"""The results of campaigns: kept as JSON beside this file, and written as docs/explanations/reliability.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.declared import RECOVERY_S, Fault
 __all__ = ["REPORT", "RESULTS", "Result", "add", "load", "render", "write"]
 
 RESULTS = Path(__file__).with_name("results.json")
-REPORT = Path(__file__).parents[2] / "docs" / "reliability.md"
+REPORT = Path(__file__).parents[2] / "docs" / "explanations" / "reliability.md"
 
 _HEAD = f"""# Reliability
 
@@ -28,7 +28,7 @@ are published. Meanwhile the faults happen one after the other. A seed decides t
 * A fault has *recovered* when all rows written before its end are published, and those written until then follow
   within ten seconds; if they do not, when they are published, too. The target is {RECOVERY_S:.0f} s.
 * A fault that did not go as expected is caused again after the mend. The table has its last results.
-* What to do after an accident is in [accidents.md](accidents.md).
+* What to do after an accident is in [accidents.md](../guides/accidents.md).
 * Some faults make it hard to know whether a copy or an archive is whole. There the words of the query count, too: rows that
   are lost or twice where it has promised `exact` are a broken promise. So is a transaction that is open after `stop()`.
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
@@ -114,7 +114,7 @@ def add(so_far: Results, new: Sequence[Result], seconds: float) -> Results:
 
 
 def render(results: Results, faults: Mapping[str, Fault]) -> str:
-    """The text of docs/reliability.md."""
+    """The text of docs/explanations/reliability.md."""
     by_name: dict[str, list[Result]] = {}
     for result in results.results:
         by_name.setdefault(result.name, []).append(result)

@@ -1,4 +1,4 @@
-"""A short fault campaign (`make chaos`, docs/reliability.md) in a small world."""
+"""A short fault campaign (`make chaos`, docs/explanations/reliability.md) in a small world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following the metadata on real clusters: the rows of the table in docs/architecture.md that need a broker to see."""
+"""Following the metadata on real clusters: the rows of the table in docs/explanations/following.md that need a broker."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class World:
         self.say(f"{name} begins at {log.start}")
 
     def compact(self) -> None:
-        """Compaction removes a record that was read, on both clusters: one alone cannot be seen (docs/migration.md)."""
+        """Compaction removes a record that was read, on both clusters: one cannot be seen (docs/guides/migration.md)."""
         log, copy = self.logs[self.read_on], self.logs[self.copy_on]
         if log.start < self.position:
             at = self.random.randint(log.start, self.position - 1)

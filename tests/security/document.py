@@ -1,4 +1,4 @@
-"""The tables of docs/security.md. The tests that they come from compare each row with what happens.
+"""The tables of docs/guides/security.md. The tests that they come from compare each row with what happens.
 
 `SECURITY_TABLES=write make test-all PYTEST_ARGS=tests/integration/test_security_matrix.py` writes them anew.
 """
@@ -14,7 +14,7 @@ from tests.security.brokers import Secured
 
 __all__ = ["DOCUMENT", "check_row", "clear", "first_cells", "normal", "shown"]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 _WRITES = os.environ.get("SECURITY_TABLES") == "write"
 _SECRETS = ("password", "secret", "Secret")
 _VARIABLE = (
@@ -39,7 +39,7 @@ def check_row(table: str, *cells: str) -> None:
     text = DOCUMENT.read_text()
     begin, rows, end = _parts(text, table)
     if not _WRITES:
-        assert row in rows, f"docs/security.md is stale, or this is wrong:\n{row}"
+        assert row in rows, f"docs/guides/security.md is stale, or this is wrong:\n{row}"
         return
     kept = [line for line in rows if not line.startswith(f"| {cells[0]} |")]
     DOCUMENT.write_text(begin + "\n".join([*kept, row]) + end)

@@ -98,7 +98,7 @@ def test_a_query_that_is_stopped_in_a_batch(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[KafkaBroker]:
-    """A cluster where the user `writer` may do what docs/exactly-once.md says, and write to the topic `a` only."""
+    """A cluster where the user `writer` may do what docs/explanations/exactly-once.md says, and write to topic `a` only."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",

@@ -16,7 +16,7 @@ from dynamic_kafka import errors
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "dynamic_kafka"
-DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md")
+DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md")
 TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in DOCUMENTS}
 
 # Words that stop a reader, each with what to write.
@@ -62,6 +62,21 @@ def test_every_path_that_a_document_names_exists(document: str) -> None:
     assert missing - NOT_HERE == set()
 
 
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    """A page without one would be found by the search only."""
+    navigation = re.findall(r'= "([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text())
+    assert sorted(navigation) == sorted(TEXTS)
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """Errors, docstrings and comments say `docs/guides/security.md` and the like."""
+    folders = ("src", "tests", "scripts", "examples", "benchmarks")
+    files = [*(file for folder in folders for file in (ROOT / folder).rglob("*.py")), ROOT / "Makefile"]
+    named = {page for file in files for page in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text())}
+    assert len(named) > 10
+    assert [page for page in sorted(named) if not (ROOT / page).exists()] == []
+
+
 def test_words_are_plain() -> None:
     """In documents, docstrings, comments and errors."""
     texts = {**TEXTS, **{str(path.relative_to(ROOT)): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}}
@@ -91,8 +106,8 @@ def test_links_between_documents_resolve(document: str) -> None:
 
 
 def test_the_tables_of_files_name_what_is_in_them() -> None:
-    """In docs/architecture.md each name in the last column is defined in one of the files of its row."""
-    rows = re.findall(r"^\| (.+) \| (.+) \| ?(.*?) ?\|$", TEXTS["docs/architecture.md"], re.MULTILINE)
+    """In docs/explanations/architecture.md each name in the last column is defined in one of the files of its row."""
+    rows = re.findall(r"^\| (.+) \| (.+) \| ?(.*?) ?\|$", TEXTS["docs/explanations/architecture.md"], re.MULTILINE)
     checked = 0
     for first, second, names in rows:
         files = [path for path in re.findall(r"`([\w./-]+)`", f"{first} {second}") if path.endswith((".py", "/"))]
@@ -106,7 +121,7 @@ def test_the_tables_of_files_name_what_is_in_them() -> None:
 
 
 def _source(path: str) -> str:
-    at = found(path, "docs/architecture.md")
+    at = found(path, "docs/explanations/architecture.md")
     assert at is not None, path
     return "\n".join(file.read_text() for file in (at.rglob("*.py") if at.is_dir() else [at]))
 
@@ -137,9 +152,39 @@ def test_every_error_that_a_document_names_exists() -> None:
     assert [name for name in named if not hasattr(errors, name)] == []
 
 
+def test_every_heading_of_the_page_of_errors_is_the_text_of_an_error() -> None:
+    """With `...` where the text of the code has a value."""
+    trees = (ast.parse(file.read_text()) for file in PACKAGE.rglob("*.py"))
+    texts = "\n".join(text.replace("\n", " ") for tree in trees for text in _texts(tree))
+    headings = re.findall(r"^### (.+)$", TEXTS["docs/reference/errors.md"], re.MULTILINE)
+    patterns = {heading: ".*".join(map(re.escape, heading.strip(".").split("..."))) for heading in headings}
+    unknown = [heading for heading, pattern in patterns.items() if not re.search(pattern, texts)]
+    assert unknown == []
+    assert len(headings) > 20
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Return the texts of a module, with `{}` in place of values."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_page_of_the_python_api_has_every_public_name() -> None:
+    """Also the builders, and the brokers for tests."""
+    described = set(
+        re.findall(r"^(?:::: dynamic_kafka\.(?:[a-z]+\.)*|        - )(\w+)$", TEXTS["docs/reference/python.md"], re.M)
+    )
+    modules = ("", ".arrow", ".builders", ".errors", ".functions", ".sql", ".testing")
+    public = {name for module in modules for name in importlib.import_module(f"dynamic_kafka{module}").__all__}
+    assert sorted(public - described) == []
+
+
 def test_the_document_of_the_command_line_shows_what_the_commands_print() -> None:
     """Headings, lines and states are those of the code."""
-    text = TEXTS["docs/cli.md"]
+    text = TEXTS["docs/reference/cli.md"]
     source = "".join(path.read_text() for path in (PACKAGE / "cli").rglob("*.py"))
     for shown in ("TRANSACTIONAL ID", "STATE BEFORE", "TIME LEFT", "Dry run, nothing was changed: add --execute to "):
         assert shown in text
@@ -152,12 +197,12 @@ def test_the_document_of_the_command_line_shows_what_the_commands_print() -> Non
 def test_every_argument_in_the_document_of_the_command_line_exists() -> None:
     """`--prefix` and the like are arguments of `dynamic-kafka`."""
     known = "".join(path.read_text() for path in (PACKAGE / "cli").rglob("*.py"))
-    named = set(re.findall(r"(--[a-z][a-z-]+)", TEXTS["docs/cli.md"]))
+    named = set(re.findall(r"(--[a-z][a-z-]+)", TEXTS["docs/reference/cli.md"]))
     assert {argument for argument in named if f'"{argument}"' not in known} <= {"--command-config"}
 
 
 def test_what_versions_of_spark_lack_is_in_the_document_for_operators() -> None:
     """Each thing for which tests are skipped has its row, with the version that has it, and no row is left over."""
-    chapter = TEXTS["docs/operations.md"].partition("## Versions of Spark")[2].partition("\n## ")[0]
+    chapter = TEXTS["docs/guides/operations.md"].partition("## Versions of Spark")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| .*`(?:Trigger\.)?(\w+)`.* \| (\d+)\.(\d+) \|", chapter, re.MULTILINE)
     assert {what: (int(major), int(minor)) for what, major, minor in rows} == SINCE

@@ -125,7 +125,7 @@ def test_unknown_options_suggest_the_nearest_name() -> None:
     assert str(error) == "Unknown option 'SUBSCRIBEPATERN'; did you mean 'subscribePattern'?"
     far = UnknownOptionError("colour", ["subscribe"])
     assert far.suggestion is None
-    assert "see docs/options.md and docs/sql.md" in str(far)
+    assert "see docs/reference/options.md and docs/reference/sql.md" in str(far)
 
 
 def test_a_suggestion_is_the_end_of_a_message() -> None:

@@ -64,8 +64,8 @@ def test_texts_use_labels_that_their_expressions_have() -> None:
 
 
 def test_an_alert_says_what_to_do_in_the_document() -> None:
-    """docs/operations.md names each of them."""
-    document = (_FOLDER.parents[1] / "docs" / "operations.md").read_text()
+    """docs/guides/operations.md names each of them."""
+    document = (_FOLDER.parents[1] / "docs" / "guides" / "operations.md").read_text()
     alerts = [
         rule["alert"] for g in yaml.safe_load((_FOLDER / "alerts.yml").read_text())["groups"] for rule in g["rules"]
     ]

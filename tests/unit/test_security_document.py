@@ -1,4 +1,4 @@
-"""docs/security.md has a row for each case that tests/integration checks on real brokers."""
+"""docs/guides/security.md has a row for each case that tests/integration checks on real brokers."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ArrowDeserializer:
             length.
         return_type: The type of the result, as a Spark type or in Spark's DDL.
 
-    Example:
+    Examples:
         >>> import pyarrow.compute as pc
         >>> lengths = ArrowDeserializer(pc.binary_length, "int")
     """

@@ -46,7 +46,7 @@ class ArrowSerializer:
             length.
         return_type: The type of the result, as a Spark type or in Spark's DDL.
 
-    Example:
+    Examples:
         >>> import pyarrow.compute as pc
         >>> upper = ArrowSerializer(lambda rows: pc.utf8_upper(rows.field("name")), "string")
     """
@@ -74,7 +74,7 @@ class KafkaRecordSerializationSchema:
     `KafkaSinkBuilder.set_record_serializer` takes such an object, or your own function from the DataFrame to one with the
     sink's columns: `value`, and any of `key`, `topic`, `partition`, `headers`, `timestamp`, `cluster`.
 
-    Example:
+    Examples:
         >>> schema = (
         ...     KafkaRecordSerializationSchema.builder()
         ...     .set_topic("orders")

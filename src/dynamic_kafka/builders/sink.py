@@ -45,7 +45,7 @@ def _unique() -> str:
 class KafkaSink:
     """A sink that writes rows to topics of one Kafka cluster, or to a stream on any number of them (Flink: KafkaSink).
 
-    Example:
+    Examples:
         >>> sink = (
         ...     KafkaSink.builder()
         ...     .set_bootstrap_servers("localhost:9092")

@@ -87,7 +87,7 @@ class _Source:
 class KafkaSource(_Source):
     """A source that reads topics of one Kafka cluster (Flink: KafkaSource).
 
-    Example:
+    Examples:
         >>> source = (
         ...     KafkaSource.builder()
         ...     .set_bootstrap_servers("localhost:9092")
@@ -108,7 +108,7 @@ class KafkaSource(_Source):
 class DynamicKafkaSource(_Source):
     """A source that reads streams on any number of Kafka clusters, and follows their changes (Flink: DynamicKafkaSource).
 
-    Example:
+    Examples:
         >>> source = (
         ...     DynamicKafkaSource.builder()
         ...     .set_kafka_metadata_service(FileMetadataService("streams.yaml"))
@@ -147,7 +147,7 @@ class History:
 class HybridSource(_Source):
     """A source that reads files first, and then goes on with Kafka (Flink: HybridSource).
 
-    Example:
+    Examples:
         >>> source = HybridSource.builder(History("s3a://archive/orders")).add_source(kafka_source).build()  # doctest: +SKIP
         >>> df = source.read_stream(spark)  # doctest: +SKIP
     """

@@ -29,7 +29,7 @@ _DECLARED = options_of(SourceSettings)
 class WatermarkStrategy:
     """The watermark of a source's rows (Flink: WatermarkStrategy). Each method returns a new strategy.
 
-    Example:
+    Examples:
         >>> strategy = (
         ...     WatermarkStrategy.for_bounded_out_of_orderness("10 s")
         ...     .with_watermark_alignment("flights", "10 s")

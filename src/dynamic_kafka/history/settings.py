@@ -46,7 +46,7 @@ _PATH = Option(
     "history.path",
     non_blank("a path"),
     doc="A folder or file that is read first, before Kafka: a local path, or an address such as `s3://bucket/path`. It is "
-    "frozen when the query first starts. See docs/history.md.",
+    "frozen when the query first starts. See docs/guides/history.md.",
 )
 _FORMAT = Option(
     "history.format",

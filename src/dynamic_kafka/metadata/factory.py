@@ -81,7 +81,7 @@ _ALLOWED_PROPERTIES = Option(
     f"{_PREFIX}allowed-properties",
     name_list("names of properties separated by ';'"),
     shown_default="none",
-    doc="Properties that the metadata may set besides those of docs/security.md, by name.",
+    doc="Properties that the metadata may set besides those of docs/guides/security.md, by name.",
 )
 _ALLOWED_REFERENCES = Option(
     f"{_PREFIX}allowed-references",

@@ -25,7 +25,7 @@ class KafkaMetadataService(Protocol):
     `stream-metadata-discovery-failure-threshold` is the number of failures in a row that are tolerated. The exception's
     text is logged and shown to the user, so it must not contain a secret.
 
-    Example:
+    Examples:
         >>> class Registry:
         ...     def get_all_streams(self) -> Collection[KafkaStream]: ...
         ...     def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]: ...

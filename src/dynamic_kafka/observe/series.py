@@ -1,7 +1,8 @@
 """The series for Prometheus and OpenTelemetry: their declarations, and their samples from the status. Pure.
 
-`docs/metrics.md` is made from the declarations. Names follow Prometheus: base units, `_total` for counters. Of two samples
-with the same labels (a query that reads a partition twice) counters are added up, and of gauges the greater one is taken.
+`docs/reference/metrics.md` is made from the declarations. Names follow Prometheus: base units, `_total` for counters. Of
+two samples with the same labels (a query that reads a partition twice) counters are added up, and of gauges the greater
+one is taken.
 
 `metrics.max-partitions` bounds the number of series of a source. If it has more partitions, `pending_records` and
 `lag_seconds` are those of whole topics (with an empty label `partition`), the series of offsets are left out, and

@@ -52,7 +52,7 @@ _PORT = Option(
     integer(at_least=0, at_most=65535, expected="a port up to 65535, or 0 for any"),
     shown_default="off",
     doc="Turns on metrics and the status page, and is the port where one server for all queries of the driver serves them "
-    "(see docs/metrics.md). 0 takes any port; the log and `lastProgress` say which.",
+    "(see docs/reference/metrics.md). 0 takes any port; the log and `lastProgress` say which.",
 )
 _HOST = Option(
     "metrics.host",

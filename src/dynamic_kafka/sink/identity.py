@@ -4,8 +4,8 @@ A number does not say which rows a batch has. Spark fixes them in the checkpoint
 anew, the same number stands for other rows. So the commit log also remembers how many rows the last batch of each identity
 had. A repetition with another count is an error, as is a batch that is neither the next one nor the last one.
 
-The user answers such an error with the batch's number, so an answer is good for one batch only. See docs/exactly-once.md
-for why it is the count, and not a checksum of the rows.
+The user answers such an error with the batch's number, so an answer is good for one batch only. See
+docs/explanations/exactly-once.md for why it is the count, and not a checksum of the rows.
 """
 
 from __future__ import annotations

@@ -506,7 +506,7 @@ def _fenced(claimed: Claim, head: State) -> ProducerFencedError:
         "run of this query, another query with the same prefix, or `dynamic-kafka transactions abort` took over. This run "
         "has published nothing of the batch. Let only one run of a query go on. Give each query its own "
         "sink.transactional-id-prefix; a query with a checkpoint then needs sink.accept-gaps for its next batch, see "
-        "'Queries that share a prefix' in docs/exactly-once.md"
+        "'Queries that share a prefix' in docs/explanations/exactly-once.md"
     )
 
 

@@ -1,7 +1,7 @@
 """The data source `format("dynamic-kafka")`: the class that Spark registers, and its readers.
 
-Spark creates these objects in several processes and pickles them (see docs/architecture.md). So no constructor opens
-anything: the stream reader's threads start with Spark's first call, in the one process that makes such calls.
+Spark creates these objects in several processes and pickles them (see docs/explanations/architecture.md). So no constructor
+opens anything: the stream reader's threads start with Spark's first call, in the one process that makes such calls.
 """
 
 from __future__ import annotations

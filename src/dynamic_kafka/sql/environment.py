@@ -66,7 +66,7 @@ class TableEnvironment:
     Raises:
         DynamicKafkaError: If the native kernel cannot be used on this machine.
 
-    Example:
+    Examples:
         >>> env = TableEnvironment(spark)  # doctest: +SKIP
         >>> env.execute_sql("CREATE TABLE orders (id BIGINT) WITH ('connector' = 'kafka', ...)")  # doctest: +SKIP
         >>> env.sql_query("SELECT count(*) FROM orders")  # doctest: +SKIP
@@ -182,7 +182,7 @@ class TableEnvironment:
             ConfigurationError: If an option is wrong, or the name is in use.
             RegistryError: If the registry does not answer, or does not have the subject (`<topic>-value` by default).
 
-        Example:
+        Examples:
             >>> env.from_registry("orders", {"connector": "kafka", "topic": "orders", ...})  # doctest: +SKIP
         """
         self._create_table(TableDefinition((path.replace("`", ""),), (), options=dict(options)))

@@ -3,7 +3,7 @@
 A broker is Apache Kafka in a child process. It needs Java 17 or newer, and Maven once, to fetch the jars. No other part of
 the package imports this one.
 
-Example:
+Examples:
     >>> with KafkaBroker() as broker:  # doctest: +SKIP
     ...     broker.create_topic("orders", partitions=4)
     ...     produce(broker.bootstrap_servers, "orders", [("key", "value")])

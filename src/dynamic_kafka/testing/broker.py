@@ -65,7 +65,7 @@ class KafkaBroker:
         version: Kafka's version, 3.9 or newer; None is the environment variable `KAFKA_VERSION`, or else 4.1.0.
         node: Its place in a cluster of several brokers, which `KafkaCluster` gives it.
 
-    Example:
+    Examples:
         >>> with KafkaBroker(properties={"log.retention.ms": "1000"}) as broker:  # doctest: +SKIP
         ...     broker.create_topic("orders", partitions=4)
     """

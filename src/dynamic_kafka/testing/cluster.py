@@ -36,7 +36,7 @@ class KafkaCluster:
     Attributes:
         brokers: The brokers, in the order of their node ids, which begin at 1.
 
-    Example:
+    Examples:
         >>> with KafkaCluster() as cluster:  # doctest: +SKIP
         ...     cluster.create_topic("orders", partitions=4)
         ...     cluster.leader("orders").kill()

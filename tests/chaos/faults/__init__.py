@@ -1,4 +1,4 @@
-"""All faults, in the order of docs/reliability.md. Importing this declares them."""
+"""All faults, in the order of docs/explanations/reliability.md. Importing this declares them."""
 
 from __future__ import annotations
 

@@ -327,8 +327,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_check_is_documented(run: Run) -> None:
-    """In the table of docs/cli.md; and --help has examples."""
-    text = (ROOT / "docs" / "cli.md").read_text()
+    """In the table of docs/reference/cli.md; and --help has examples."""
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     for name, _ in (*doctor.MACHINE_CHECKS, *doctor.CLUSTER_CHECKS):
         assert f"| `{name}` |" in text
     code, out, _ = run("--help")

@@ -390,7 +390,7 @@ def test_a_port_of_something_else(run: Run, checkpoint: Path) -> None:
 
 def test_the_document_shows_what_the_command_prints(run: Run) -> None:
     """Headings and exit codes are those of the code; --help has examples."""
-    text = (ROOT / "docs" / "cli.md").read_text()
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     for shown in ("CLEAR IN", "TREND", "--max-seconds", "unknown_partitions", "Records to read: "):
         assert shown in text
     code, out, _ = run("--help")

@@ -14,7 +14,7 @@ from dynamic_kafka.kafka.config import small_files, tls, tokens
 from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properties, refused
 
 ALLOW = "or have the query allow it: metadata-service.allowed-"
-NAME_OTHER = "which the query does not allow; name something that it allows, as docs/security.md says"
+NAME_OTHER = "which the query does not allow; name something that it allows, as docs/guides/security.md says"
 OUT = "take it out, and set it as an option of the query (properties.*) if it is needed"
 URL = "sasl.oauthbearer.token.endpoint.url"
 URL_REFUSED = (

@@ -528,7 +528,7 @@ def test_a_superseded_generation_publishes_nothing(world: World) -> None:
         "with the same prefix, or `dynamic-kafka transactions abort` took over. This run has published nothing of the "
         "batch. Let only one run of a query go on. Give each query its own sink.transactional-id-prefix; a query with a "
         "checkpoint then needs sink.accept-gaps for its next batch, see 'Queries that share a prefix' in "
-        "docs/exactly-once.md"
+        "docs/explanations/exactly-once.md"
     )
     assert world.asked() == [ReadLog]
     assert world.commit(owner, Identity("q", 0), new) == "published"

@@ -191,7 +191,7 @@ def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) ->
 
 @pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
 def test_every_option_says_what_it_is(option: Option[Any]) -> None:
-    """For the table in docs/options.md."""
+    """For the table in docs/reference/options.md."""
     assert option.doc.endswith(".")
     assert option.expected
     row = next(line for line in markdown_table(SOURCE_OPTIONS).splitlines() if f"`{option.key}`" in line.split("|")[1])

@@ -195,7 +195,9 @@ def _reference(what: str, reference: str, rules: DocumentRules) -> Iterator[Refu
         is_one = _VARIABLE.fullmatch(name) is not None if kind == "env" else _is_file_of(name, reference)
         option = f"{_REFERENCES}={reference}" if is_one else ""
         yield Refused(
-            f"{what}, which the query does not allow", "name something that it allows, as docs/security.md says", option
+            f"{what}, which the query does not allow",
+            "name something that it allows, as docs/guides/security.md says",
+            option,
         )
 
 

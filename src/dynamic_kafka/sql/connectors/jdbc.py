@@ -119,7 +119,7 @@ def _check_append(spark: SparkSession, table: OtherTable) -> None:
     if table.definition.primary_key:
         raise ConfigurationError(
             f"Table {table.name} has a PRIMARY KEY, so Flink replaces rows with the same key. Spark's JDBC only appends "
-            "rows. Leave PRIMARY KEY out to append, or write with materialize, see 'Changelogs' in docs/sql.md"
+            "rows. Leave PRIMARY KEY out to append, or write with materialize, see 'Changelogs' in docs/guides/sql.md"
         )
     _of_database(spark, table)
 
