@@ -1,7 +1,7 @@
 """Environments with this package, all that tests need, and another pyspark than `.venv`, which has the newest one.
 
-They are for tests (`make test SPARK=4.1`). `.venv-spark42` is also for jars that work only with that release: Spark's own
-Kafka connector (for the benchmarks) and Delta. `python scripts/spark_versions.py 4.1 -m pytest` runs its Python.
+They are for tests (`make test SPARK=4.0`). `.venv-spark42` is also for jars that work only with that release: Spark's own
+Kafka connector (for the benchmarks) and Delta. `python scripts/spark_versions.py 4.0 -m pytest` runs its Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["ROOT", "jars", "python"]
 
 ROOT = Path(__file__).resolve().parents[1]
-_PYSPARK = {"4.1": "pyspark==4.1.4", "4.2": "pyspark==4.2.0"}
+_PYSPARK = {"4.0": "pyspark==4.0.5", "4.1": "pyspark==4.1.4", "4.2": "pyspark==4.2.0"}
 _DELTA = {"4.2": "delta"}  # the extra: Delta has no release for the others
 
 

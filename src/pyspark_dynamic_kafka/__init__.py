@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     import pyspark
 
-    _PROBLEM = f"format('dynamic-kafka') needs Spark 4.1 or newer, and this is Spark {pyspark.__version__}: {error}"
+    _PROBLEM = f"format('dynamic-kafka') needs Spark 4.0 or newer, and this is Spark {pyspark.__version__}: {error}"
 
     def _refuse(self: object, options: dict[str, str]) -> NoReturn:
         del self, options

@@ -292,6 +292,12 @@ class World:
             client.close()
         return found
 
+    def write_all(self) -> None:
+        """Write what is there, with as many drivers as this version of Spark needs."""
+        for _ in range(RUNS_TO_THE_END):
+            last = self.start(last=True)
+            assert last.wait() == 0, last.output[-5000:]
+
     def finish(self, driver: Driver | None = None, *, most_ids: int = 16) -> None:
         """Let a driver write the rest, then check everything.
 
@@ -306,9 +312,7 @@ class World:
         self.disarm()
         self.add(10)  # a batch at least, which aborts what was left open
         if driver is None:
-            for _ in range(RUNS_TO_THE_END):
-                last = self.start(last=True)
-                assert last.wait() == 0, last.output[-5000:]
+            self.write_all()
         else:
             rows = self.rows * len(self.topics)
             wait_until(lambda: sum(map(len, self.published().values())) >= rows, DRIVER_S, "all rows")

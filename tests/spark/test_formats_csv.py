@@ -25,11 +25,11 @@ from tests.spark.texts import (
     decoded,
     examples,
     misfit,
+    possible,
     read,
     session,
     written,
 )
-from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -175,6 +175,7 @@ READ_CSV: list[Read] = [
         },
     ),
 ]
+READ_CSV = possible(READ_CSV)
 
 
 @pytest.fixture(scope="module", name="all_read")
@@ -183,7 +184,6 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
     return read(spark, CSV, READ_CSV)
 
 
-@needs("TIME")
 @pytest.mark.parametrize("n", range(len(READ_CSV)), ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV])
 def test_csv_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a line holds."""
@@ -286,6 +286,7 @@ WRITTEN_CSV: list[Written] = [
         },
     ),
 ]
+WRITTEN_CSV = possible(WRITTEN_CSV)
 
 
 @pytest.fixture(scope="module", name="all_written")

@@ -30,11 +30,11 @@ from tests.spark.texts import (
     examples,
     frame,
     misfit,
+    possible,
     read,
     session,
     written,
 )
-from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -237,6 +237,7 @@ READ_JSON: list[Read] = [
         },
     ),
 ]
+READ_JSON = possible(READ_JSON)
 
 
 @pytest.fixture(scope="module", name="all_read")
@@ -245,7 +246,6 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
     return read(spark, JSON, READ_JSON)
 
 
-@needs("TIME")
 @pytest.mark.parametrize("n", range(len(READ_JSON)), ids=[ddl for ddl, _, _ in READ_JSON])
 def test_json_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
     """Whatever a field holds, and whatever the message is."""
@@ -410,6 +410,7 @@ WRITTEN_JSON: list[Written] = [
         },
     ),
 ]
+WRITTEN_JSON = possible(WRITTEN_JSON)
 
 
 @pytest.fixture(scope="module", name="all_written")

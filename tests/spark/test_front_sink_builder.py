@@ -21,6 +21,7 @@ from dynamic_kafka import (
 )
 from dynamic_kafka.builders.serializers import RowExpression
 from dynamic_kafka.spark.datasource import activate
+from tests.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -100,6 +101,7 @@ def test_strings_in_a_charset(rows: DataFrame) -> None:
     assert values(rows, SimpleStringSchema("UTF-16LE")) == [bytearray("ä".encode("utf-16-le")), None]
 
 
+@needs("ArrowSerializer")
 def test_python_functions_over_arrow(rows: DataFrame) -> None:
     """They see a struct array."""
 

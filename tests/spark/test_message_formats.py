@@ -181,7 +181,8 @@ def test_the_rows_are_those_of_from_kafka(spark: SparkSession, cluster_a: KafkaB
     data = spark.range(60).selectExpr(*(ROWS[field.split()[0]] for field in fields.split(" | ")), *kind)
     df = data.select(F.struct("*").alias("row"))
     fields = fields.replace(" |", ",")
-    messages = [row["m"] for row in df.select(to_kafka("row", name, fields).alias("m")).collect()]
+    encoded = df.select(to_kafka("row", name, fields).alias("m")).collect()
+    messages = [None if row["m"] is None else bytes(row["m"]) for row in encoded]  # Spark 4.0 returns bytearrays
     damaged = [_damaged(message, random) for message in messages if message]
     where = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, where, [(None, message) for message in [*messages, *damaged, None, b""]])

@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType, TimeType
+from pyspark.sql.types import StructType
 
 from dynamic_kafka.formats import ERROR, Format, arrow
 from dynamic_kafka.formats.expressions import decoded_struct, nullable
 from dynamic_kafka.options import parse_options
+from dynamic_kafka.spark_versions import TimeType
+from tests.versions import SINCE, SPARK
 
 T = TypeVar("T")
 Message = str | bytes | None
@@ -50,6 +52,11 @@ def examples(strategy: st.SearchStrategy[T], *, each: int = 1) -> list[T]:
 
     collect()
     return found
+
+
+def possible(cases: list[T]) -> list[T]:
+    """The cases without a column of TIME, if this version of Spark lacks it."""
+    return [case for case in cases if SINCE["TIME"] <= SPARK or "TIME(" not in str(case)]
 
 
 def checked(found: Format, ddl: str, options: Options) -> tuple[StructType, dict[str, Any]]:

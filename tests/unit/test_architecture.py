@@ -30,7 +30,7 @@ LAYERS = (
     {"kafka"},
     {"observe"},
     {"files"},
-    {"initializer", "options", "native", "filesystems", "continuation", "rows"},
+    {"initializer", "options", "native", "filesystems", "continuation", "rows", "spark_versions"},
     {"errors"},
 )
 LAYER_OF = {part: layer for layer, parts in enumerate(LAYERS) for part in parts}
@@ -209,7 +209,7 @@ def test_the_parser_of_sql_needs_no_session_and_no_cluster() -> None:
 
 def test_only_the_fronts_import_pyspark() -> None:
     """`dynamic_kafka.spark`, the builders with their deserializers, SQL, and the formats, which are columns of Spark."""
-    fronts = {"spark", "builders", "sql", "formats", "functions", "changelog", "arrow", "testing"}
+    fronts = {"spark", "builders", "sql", "formats", "functions", "changelog", "arrow", "testing", "spark_versions"}
     others = {m: path for m, path in MODULES.items() if part_of(m) not in fronts and not m.startswith("cli.sql.")}
     assert [module for module, path in others.items() if "pyspark" in foreign(imports(path))] == []
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
@@ -65,19 +66,14 @@ class ArrowDeserializer:
 
     def __call__(self, value: Column) -> Column:
         """Apply the function to the column."""
-        import pyarrow as pa
-        from pyspark.sql.pandas.functions import arrow_udf
+        from dynamic_kafka.spark_versions import arrow_udf
 
         function = self.function
 
-        def deserialize(values: pa.Array) -> pa.Array:
+        def deserialize(values: pa.Array) -> pa.Array:  # the user's function may lack the annotations that Spark wants
             return function(values)
 
-        # Spark recognizes the kind of an Arrow function by its annotations, which the user's function may lack.
-        deserialize.__annotations__ = {"values": pa.Array, "return": pa.Array}
-        make: Callable[..., Any] = arrow_udf
-        column: Column = make(deserialize, returnType=self.return_type)(value)
-        return column
+        return arrow_udf(deserialize, self.return_type)(value)
 
 
 class KafkaRecordDeserializationSchema:

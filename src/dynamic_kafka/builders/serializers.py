@@ -55,7 +55,15 @@ class ArrowSerializer:
     return_type: DataType | str = "binary"
 
     def __call__(self, row: Column) -> Column:
-        """Apply the function to the row."""
+        """Apply the function to the row.
+
+        Raises:
+            ConfigurationError: If this version of Spark gives functions over Arrow nothing but bytes.
+        """
+        from dynamic_kafka.spark_versions import takes_values, too_old
+
+        if not takes_values():
+            raise too_old("ArrowSerializer", "4.1", "Use dynamic_kafka.functions.to_kafka, or an expression of Spark")
         return ArrowDeserializer(self.function, self.return_type)(row)
 
 

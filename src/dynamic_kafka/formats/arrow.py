@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.functions import arrow_udf
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    DateType,
     DayTimeIntervalType,
     IntegerType,
+    LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
-    TimeType,
+    TimestampNTZType,
+    TimestampType,
     YearMonthIntervalType,
 )
 
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.expressions import INTERVALS, rebuilt, retyped
+from dynamic_kafka.spark_versions import TimeType, arrow_udf, takes_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -43,8 +48,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-Encoded = Callable[[Callable[[pa.Array], pa.Array], "Column"], "Column"]
-"""`encoded` or `encoded_or_error`. They take a function that encodes a struct array, and return a column."""
+Encoded = Callable[[Callable[[pa.Array], pa.Array], "Column", DataType], "Column"]
+"""`encoded` or `encoded_or_error`. They take a function that encodes an array, its column and their type."""
 
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
 """The type that `Format.encode_or_error` returns: a message, or the reason why there is none."""
@@ -159,20 +164,54 @@ def decoded(rows: Callable[[pa.Array], pa.Array], type_: StructType, column: Col
 
 def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Column) -> Column:
     """Return a column that Spark's workers evaluate over Arrow batches."""
-    # Spark evaluates the annotations, which are texts here, and cannot resolve the names in them.
-    function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)
-    found: Column = arrow_udf(function, result)(*columns)  # type: ignore[call-overload]  # the stubs do not know that
-    return found
+    return arrow_udf(function, result)(*columns)
 
 
-def encoded(function: Callable[[pa.Array], pa.Array], column: Column) -> Column:
-    """Return a binary column that Spark's workers encode over Arrow batches."""
-    return evaluated(function, BinaryType(), column)
+def encoded(function: Callable[[pa.Array], pa.Array], column: Column, type_: DataType) -> Column:
+    """Return a binary column that Spark's workers encode over Arrow batches of a column of a type."""
+    return _of_values(function, BinaryType(), column, type_)
 
 
-def encoded_or_error(function: Callable[[pa.Array], pa.Array], column: Column) -> Column:
-    """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches."""
-    return evaluated(or_errors(function), MESSAGE_OR_ERROR, column)
+def encoded_or_error(function: Callable[[pa.Array], pa.Array], column: Column, type_: DataType) -> Column:
+    """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches of a column of a type."""
+    return _of_values(or_errors(function), MESSAGE_OR_ERROR, column, type_)
+
+
+def _of_values(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column, type_: DataType) -> Column:
+    """Return a column that Spark's workers evaluate over Arrow batches of any type: if need be, of pickles."""
+    if takes_values():
+        return evaluated(function, result, column)
+
+    # Python's times have fewer years and depend on the time zone, and its maps have another order.
+    def plain(part: Column, type_: DataType) -> Column:
+        match type_:
+            case MapType(valueType=value):
+                return F.map_entries(F.transform_values(part, lambda _, x: rebuilt(x, value, classes, plain)))
+            case DateType():
+                return F.unix_date(part)
+            case TimestampType():
+                return F.unix_micros(part)
+            case _:
+                return part - F.lit("1970-01-01").cast(type_)
+
+    numbers: dict[type[DataType], DataType] = {DateType: IntegerType(), TimestampType: LongType()}
+    classes = (MapType, TimestampNTZType, *numbers)
+
+    def arrow(of_other_times: DataType) -> pa.DataType:
+        types: dict[type[DataType], DataType] = {**numbers, TimestampNTZType: of_other_times}
+        return arrow_type(retyped(type_, lambda leaf: types.get(type(leaf), leaf)))
+
+    steps = arrow(DayTimeIntervalType()), arrow(LongType()), arrow_type(retyped(type_, lambda leaf: leaf))
+
+    def of_pickles(pickles: pa.Array) -> pa.Array:
+        values = [pickle.loads(value) for value in pickles.to_pylist()]  # noqa: S301  of the other function
+        return function(pa.array(values, steps[0]).cast(steps[1]).cast(steps[2]))
+
+    of_pickles.__name__ = function.__name__  # plans show it
+    pickled = F.udf(
+        pickle.dumps, BinaryType(), useArrow=False
+    )  # by Arrow, a whole number beside a null becomes a float
+    return evaluated(of_pickles, result, pickled(rebuilt(column, type_, classes, plain)))
 
 
 def or_errors(encode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:

@@ -23,12 +23,12 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     YearMonthIntervalType,
 )
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -190,12 +190,14 @@ def rebuilt(
     Args:
         column: The value.
         type_: Its type.
-        classes: Simple types.
+        classes: Types. A part of one is replaced as a whole.
         leaf: Takes a part and its type, and returns the part that replaces it.
     """
+    if isinstance(type_, classes):
+        return leaf(column, type_)
+    if not has(type_, classes):
+        return column
     match type_:
-        case _ if not has(type_, classes):
-            return column
         case StructType():
             fields = (rebuilt(column[f.name], f.dataType, classes, leaf).alias(f.name) for f in type_.fields)
             return F.when(column.isNotNull(), F.struct(*fields))
@@ -204,7 +206,7 @@ def rebuilt(
         case MapType(valueType=element):
             return F.transform_values(column, lambda _, x: rebuilt(x, element, classes, leaf))
         case _:
-            return leaf(column, type_)
+            return column
 
 
 def check_names(schema: StructType) -> None:

@@ -48,7 +48,7 @@ def encode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Colum
     def to_bytes(rows: pa.Array) -> pa.Array:  # plans show its name
         return encoded_rows(schema, text, rows)
 
-    return encoded(to_bytes, column)
+    return encoded(to_bytes, column, schema)
 
 
 def encoded_rows(schema: StructType, spec: str, rows: pa.Array, prefix: bytes = b"") -> pa.Array:

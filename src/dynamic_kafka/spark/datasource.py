@@ -17,9 +17,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import DataType, NullType, StructField, StructType
@@ -37,7 +35,8 @@ from dynamic_kafka.spark.columns import (
     check_columns,
     with_columns,
 )
-from dynamic_kafka.spark.versions import (
+from dynamic_kafka.spark_versions import (
+    DataSourceStreamArrowWriter,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
 
     from dynamic_kafka.sink.configure import SinkObjects
     from dynamic_kafka.sink.settings import SinkSettings

@@ -23,32 +23,31 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import datasource as spark
-
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
+    from pyspark.sql.datasource import Filter
 
 __all__ = ["SIGNS", "Comparison", "comparisons_of", "condition_of", "expression_of", "is_asked_for_filters"]
 
 _PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
-_SIGNS: dict[type[spark.Filter], str] = {
-    spark.EqualTo: "=",
-    spark.EqualNullSafe: "=",
-    spark.LessThan: "<",
-    spark.LessThanOrEqual: "<=",
-    spark.GreaterThan: ">",
-    spark.GreaterThanOrEqual: ">=",
-    spark.In: "in",
-    spark.IsNull: "is null",
-    spark.IsNotNull: "is not null",
-    spark.StringStartsWith: "starts with",
-    spark.StringEndsWith: "ends with",
-    spark.StringContains: "contains",
+_SIGNS = {  # by name: Spark 4.0 has no filters
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "In": "in",
+    "IsNull": "is null",
+    "IsNotNull": "is not null",
+    "StringStartsWith": "starts with",
+    "StringEndsWith": "ends with",
+    "StringContains": "contains",
 }
-_NOT: dict[type[spark.Filter], str] = {spark.EqualTo: "!=", spark.In: "not in"}
+_NOT = {"EqualTo": "!=", "In": "not in"}
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
 """The operators that users know. Spark has some more."""
 _OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
@@ -91,13 +90,14 @@ def is_asked_for_filters() -> bool:
     return _PLANNER in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PLANNER
 
 
-def comparisons_of(filters: Iterable[spark.Filter]) -> Iterator[Comparison]:
+def comparisons_of(filters: Iterable[Filter]) -> Iterator[Comparison]:
     """Yield those of Spark's filters that are comparisons."""
     for given in filters:
-        found, signs = (given.child, _NOT) if isinstance(given, spark.Not) else (given, _SIGNS)
-        if type(found) in signs:
-            value = getattr(found, "value", None)
-            yield Comparison(found.attribute, signs[type(found)], value)  # type: ignore[attr-defined]
+        negated = type(given).__name__ == "Not"
+        found: Any = getattr(given, "child", given)  # what NOT negates
+        sign = (_NOT if negated else _SIGNS).get(type(found).__name__)
+        if sign is not None:
+            yield Comparison(found.attribute, sign, getattr(found, "value", None))
 
 
 def condition_of(found: Comparison) -> Condition | None:

@@ -20,7 +20,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.spark.versions import offset_of
+from dynamic_kafka.spark_versions import offset_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext, cloudpickle
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.sink.chain import Transaction
@@ -26,6 +26,7 @@ from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings, WriteTask
 from dynamic_kafka.spark.foreach_batch import identity_and_run
 from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
+from dynamic_kafka.spark_versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -93,6 +93,8 @@ def spark_type(type_: FlinkType) -> DataType:
     """
     from pyspark.sql import types as spark
 
+    from dynamic_kafka.spark_versions import TimeType
+
     match type_:
         case FlinkType(name="CHAR" | "VARCHAR" | "STRING"):
             return spark.StringType()
@@ -101,7 +103,7 @@ def spark_type(type_: FlinkType) -> DataType:
         case FlinkType(name="DECIMAL", parameters=(precision, scale)):
             return spark.DecimalType(precision, scale)
         case FlinkType(name="TIME", parameters=(precision,)):
-            return spark.TimeType(precision)
+            return TimeType(precision)
         case FlinkType(name="TIMESTAMP"):
             return spark.TimestampNTZType()
         case FlinkType(name="TIMESTAMP_LTZ"):
@@ -177,6 +179,8 @@ def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
     """
     from pyspark.sql import types as spark
 
+    from dynamic_kafka.spark_versions import TimeType
+
     def build(
         name: str, *parameters: int, elements: tuple[FlinkType, ...] = (), fields: tuple[RowField, ...] = ()
     ) -> FlinkType:
@@ -189,7 +193,7 @@ def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
             return build("VARCHAR", length)
         case spark.DecimalType(precision=precision, scale=scale):
             return build("DECIMAL", precision, scale)
-        case spark.TimeType(precision=precision):
+        case TimeType(precision=precision):
             return build("TIME", precision)
         case spark.TimestampType():
             return build("TIMESTAMP_LTZ", 6)

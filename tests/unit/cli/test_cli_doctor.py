@@ -65,7 +65,7 @@ SET = "PYSPARK_PYTHON"
         (machine.judge_java("/x/java", "segmentation fault"), ERROR, "does not say a version"),
         (machine.judge_java(None, None), ERROR, "was not found"),
         (machine.judge_spark("4.2.0", None), OK, "Spark 4.2.0"),
-        (machine.judge_spark("4.0.2", None), ERROR, "too old"),
+        (machine.judge_spark("3.5.8", None), ERROR, "too old"),
         (machine.judge_spark(None, "/opt/spark"), UNKNOWN, "SPARK_HOME is /opt/spark"),
         (machine.judge_client("2.16.0", "2.16.0"), OK, "librdkafka 2.16.0"),
         (machine.judge_client("2.9.0", "2.9.0"), ERROR, "too old"),

@@ -46,7 +46,7 @@ PYTHON = ((3, 11), (3, 13))
 """The oldest Python that is supported, and the newest one that is tested."""
 JAVA = (17, 21)
 """The same for Java."""
-SPARK = (4, 1)
+SPARK = (4, 0)
 """The oldest Spark."""
 CLIENT = ((2, 10), (2, 17))
 """The oldest confluent-kafka, and the first one that is too new."""

@@ -26,13 +26,13 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
 )
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.avro.connect import ZONED_TIMESTAMP
 from dynamic_kafka.formats.avro.schemas import PRECISION, AvroSchema, fields_by_name
 from dynamic_kafka.formats.format import count_part, parts_left
+from dynamic_kafka.spark_versions import TimeType
 
 __all__ = ["columns_of", "new_fields", "only_record"]
 

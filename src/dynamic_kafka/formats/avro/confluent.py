@@ -100,7 +100,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
     function = batch_encoder(
         settings, schema_registry_settings.subject_of(_NAME, options), _text(schema, options), schema
     )
-    return call(function, column)
+    return call(function, column, schema)
 
 
 def batch_encoder(

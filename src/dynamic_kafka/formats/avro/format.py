@@ -82,7 +82,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
     def to_avro(rows: pa.Array) -> pa.Array:
         return _encode_batch(rows, text, cut, as_json=as_json)
 
-    return call(to_avro, column)
+    return call(to_avro, column, schema)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:

@@ -51,7 +51,7 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Enco
     settings = schema_registry_settings.settings(_NAME, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
     encoder = batch_encoder(settings, subject, writer_text(schema, options), message)
-    return call(encoder, message_of_rows(DEBEZIUM_RECORD, rows, schema))
+    return call(encoder, message_of_rows(DEBEZIUM_RECORD, rows, schema), message)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:

@@ -53,14 +53,15 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
 
 
 def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+    message = DEBEZIUM_RECORD.written(schema)
     encode = batch_encoder(
         schema_registry_settings.settings(_NAME, options),
         schema_registry_settings.subject_of(_NAME, options),
         _written(schema, options),
-        DEBEZIUM_RECORD.written(schema),
+        message,
         text=options.get(_SCHEMA),
     )
-    return call(encode, message_of_rows(DEBEZIUM_RECORD, rows, schema))
+    return call(encode, message_of_rows(DEBEZIUM_RECORD, rows, schema), message)
 
 
 def _written(schema: StructType, options: FormatOptions) -> MessageType:

@@ -19,7 +19,6 @@ from pyspark.sql.types import (
     NumericType,
     StringType,
     StructType,
-    TimeType,
     VarcharType,
 )
 
@@ -28,6 +27,7 @@ from dynamic_kafka.formats.expressions import TEMPORAL, check_names, has, nullab
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, text
+from dynamic_kafka.spark_versions import TimeType
 
 __all__ = ["CSV"]
 

@@ -18,7 +18,6 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
-    TimeType,
     VarcharType,
     YearMonthIntervalType,
 )
@@ -29,6 +28,7 @@ from dynamic_kafka.formats.expressions import INTERVALS, check_names, has, nulla
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -28,11 +28,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
 )
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import count_part, parts_left
+from dynamic_kafka.spark_versions import TimeType
 
 __all__ = ["columns_of", "referred", "schema_text"]
 

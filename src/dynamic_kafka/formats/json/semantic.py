@@ -30,11 +30,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
 )
 
 from dynamic_kafka.formats.format import count_part, parts_left
 from dynamic_kafka.formats.json.schemas import referred
+from dynamic_kafka.spark_versions import TimeType
 
 __all__ = ["SEMANTIC_COLUMNS", "SEMANTIC_PREFIXES", "Plan", "plain", "plan_of_connect", "plan_of_json_schema"]
 

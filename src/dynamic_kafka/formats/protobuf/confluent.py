@@ -310,7 +310,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
     message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
     literal: str = _PROTOBUF.null_literal.of(options)
     function = batch_encoder(settings, subject, message, schema, text=options.get(_SCHEMA), null_literal=literal)
-    return call(function, column)
+    return call(function, column, schema)
 
 
 def batch_encoder(

@@ -140,7 +140,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
     def to_protobuf(rows: pa.Array) -> pa.Array:
         return encode(rows, b"")
 
-    return call(to_protobuf, column)
+    return call(to_protobuf, column, schema)
 
 
 PROTOBUF = Format(

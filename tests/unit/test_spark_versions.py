@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from dynamic_kafka.spark.versions import offset_of
+from dynamic_kafka.spark_versions import offset_of
 
-_ON_SPARK_4_0 = """
+_ON_AN_OLD_VERSION = """
 import pyspark.sql.datasource as datasource
-del datasource.DataSourceStreamArrowWriter
+del datasource.DataSourceArrowWriter
 from pyspark_dynamic_kafka import DefaultSource
 assert issubclass(DefaultSource, datasource.DataSource) and DefaultSource.name() == "dynamic-kafka"
 try:
@@ -24,9 +24,9 @@ except ImportError as error:
 
 def test_the_import_that_spark_makes_raises_nothing_on_an_old_version() -> None:
     """It would hide all data sources in Python. The format says which version it needs when it is used."""
-    run = subprocess.run([sys.executable, "-c", _ON_SPARK_4_0], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", _ON_AN_OLD_VERSION], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "needs Spark 4.1 or newer, and this is Spark 4." in run.stdout
+    assert "needs Spark 4.0 or newer, and this is Spark 4." in run.stdout
 
 
 def test_offsets_are_read_as_each_version_shows_them() -> None:
