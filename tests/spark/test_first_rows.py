@@ -24,4 +24,5 @@ def test_the_first_program_of_the_readme_prints_what_the_readme_shows(tmp_path: 
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.partition("Batch: 0\n")[2].partition("\n")[2].strip() == shown.strip()
+    printed = done.stdout.partition("Batch: 0\n")[2].partition("\n")[2].strip()
+    assert sorted(printed.splitlines()) == sorted(shown.strip().splitlines())  # Kafka has no order between partitions

@@ -22,6 +22,7 @@ from dynamic_kafka.formats import ERROR, format_named, schema_registry, schema_r
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
+from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.schema_ids import header_values
 from dynamic_kafka.functions import from_kafka, to_kafka
@@ -101,7 +102,7 @@ def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str
 
 
 def test_the_result_has_the_schemas_types_and_all_columns_may_be_null(spark: SparkSession) -> None:
-    """Within a column the schema's nullability stays; a message that cannot be read has null in all of them."""
+    """As of all formats, also within a column; a message that cannot be read has null in all of them."""
     schema = StructType(
         [
             StructField("id", LongType(), nullable=False),
@@ -111,8 +112,7 @@ def test_the_result_has_the_schemas_types_and_all_columns_may_be_null(spark: Spa
     )
     frame = spark.createDataFrame([(bytearray(b"\x02"),)], "v BINARY")
     decoded = frame.select(decode(AVRO, F.col("v"), schema, {}).alias("r")).select("r.*")
-    expected = [StructField(f.name, f.dataType, nullable=True) for f in schema.fields]
-    assert decoded.schema == StructType([*expected, StructField(ERROR, StringType())])
+    assert decoded.schema == StructType([*nullable(schema).fields, StructField(ERROR, StringType())])
     assert decoded.collect() == [(None, None, None, "it ends within a")]
 
 

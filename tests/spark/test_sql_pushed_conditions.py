@@ -33,7 +33,7 @@ QUERIES = [
     ("SELECT u.x, t.id FROM u LEFT JOIN t ON u.x = t.id WHERE t.o > 2", None),
     ("SELECT u.x, t.id FROM u LEFT JOIN t ON u.x = t.id AND t.o > 2", None),
     ("SELECT COUNT(*) FROM t WHERE o > 4", None),
-    ("SELECT id FROM t WHERE o > 4 UNION ALL SELECT id FROM t WHERE o < 2", 40),
+    ("SELECT id FROM t WHERE o > 4 UNION ALL SELECT id FROM t WHERE o < 2", 14),
 ]
 
 

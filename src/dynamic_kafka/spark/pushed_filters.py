@@ -87,7 +87,31 @@ def is_asked_for_filters() -> bool:
     Spark refuses a reader that has `pushFilters` while `spark.sql.python.filterPushdown.enabled` is off. It asks in a
     process of its own, so only the reader of that process has the method.
     """
-    return _PLANNER in sys.modules or getattr(sys.modules["__main__"].__spec__, "name", "") == _PLANNER
+    main = sys.modules["__main__"]
+    planner = sys.modules.get(_PLANNER, main if getattr(main.__spec__, "name", "") == _PLANNER else None)
+    if planner is not None:
+        _accept_all_times(planner)
+    return planner is not None
+
+
+def _accept_all_times(planner: Any) -> None:
+    """Have Spark's process take filters with times that Python does not have: before the year 1, and after 9999.
+
+    Spark's optimizer makes such filters, for example of casts between types of times, and a query would fail by them. Here
+    they compare with `None.__class__`, which is no value of a column, so they are left to Spark.
+    """
+    read = planner.deserializeVariant
+
+    class Value(NamedTuple):
+        given: Any
+
+        def toPython(self) -> Any:  # noqa: N802  (Spark's name)
+            try:
+                return read(self.given).toPython()
+            except (OverflowError, ValueError):
+                return type(None)
+
+    planner.deserializeVariant = Value
 
 
 def comparisons_of(filters: Iterable[Filter]) -> Iterator[Comparison]:
