@@ -1,8 +1,7 @@
-"""(s) What a query asks for: few columns of wide messages, counts, and the last records of a topic."""
+"""(s) What a query asks for: few columns of wide messages, and counts."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -17,7 +16,6 @@ __all__ = ["selection"]
 
 _PARTITIONS = 8
 _FIELDS = (20, 100)
-_LATE = 100
 
 Tell = Callable[[str], None]
 
@@ -41,19 +39,9 @@ def selection(records: int, count: int, tell: Tell) -> Iterator[Result]:
                 yield from _beside(
                     drivers, f"2 of {fields} columns, {by}", measured, target=4.0, records=n, count=count, tell=tell
                 )
-        topic, since_ms = f"wide-{_FIELDS[0]}", int(time.time() * 1000)
-        options = _options(broker, topic)
+        options = _options(broker, f"wide-{_FIELDS[0]}")
         counts = (partial(ours, "count", options=options), partial(jvm, "count", options=options))
         yield from _beside(drivers, "COUNT(*)", counts, target=5.0, records=records, count=count, tell=tell)
-        late = records // _LATE
-        fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=late, fields=_FIELDS[0])
-        last = (
-            partial(ours, "count", options=options, since_ms=since_ms),
-            partial(jvm, "count", options=options, since_ms=since_ms),
-        )
-        yield from _beside(
-            drivers, "the last 1 %, WHERE timestamp", last, target=None, records=records + late, count=count, tell=tell
-        )
 
 
 def _options(broker: KafkaBroker, topic: str) -> dict[str, str]:

@@ -13,12 +13,11 @@ __all__ = ["RUNS_TO_THE_END", "SINCE", "SPARK", "needs"]
 SPARK = tuple(map(int, re.findall(r"\d+", version("pyspark"))[:2]))
 """The version of Spark that runs the tests, such as (4, 0)."""
 
-Lacking = Literal["ArrowSerializer", "AvailableNow", "lastProgress", "pushFilters", "ROW_NUMBER", "TIME"]
+Lacking = Literal["ArrowSerializer", "AvailableNow", "lastProgress", "ROW_NUMBER", "TIME"]
 SINCE: dict[Lacking, tuple[int, int]] = {
     "ArrowSerializer": (4, 1),  # functions over Arrow that take rows
     "AvailableNow": (4, 2),  # in several batches
     "lastProgress": (4, 2),  # with the source's state
-    "pushFilters": (4, 1),  # the conditions of a batch query
     "ROW_NUMBER": (4, 2),  # over streams: max_by and min_by with three arguments
     "TIME": (4, 2),  # switched on
 }

@@ -29,25 +29,26 @@ with KafkaBroker() as broker:
         spark.read.format("dynamic-kafka")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
         .option("subscribe", "orders")
+        .option("startingTimestamp", now_ms - HOUR_MS)
         .option("value.format", "json")
-        .schema("value STRUCT<city: STRING, amount: BIGINT>, timestamp TIMESTAMP")
+        .schema("value STRUCT<city: STRING, amount: BIGINT>")
         .load()
     )
-    recent = orders.where(f"timestamp >= timestamp_millis({now_ms - HOUR_MS})")
-    totals = recent.groupBy("value.city").agg(expr("count(*) AS orders"), expr("sum(value.amount) AS total"))
+    totals = orders.groupBy("value.city").agg(expr("count(*) AS orders"), expr("sum(value.amount) AS total"))
     totals.orderBy("city").show()
     # --8<-- [end:dataframe]
 
     # --8<-- [start:sql]
     env = TableEnvironment(spark)
     env.execute_sql(f"""
-        CREATE TABLE orders (city STRING, amount BIGINT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp') WITH (
+        CREATE TABLE orders (city STRING, amount BIGINT) WITH (
           'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = '{broker.bootstrap_servers}',
-          'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset', 'format' = 'json'
+          'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '{now_ms - HOUR_MS}',
+          'scan.bounded.mode' = 'latest-offset', 'format' = 'json'
         )""")
-    env.execute_sql(f"""
-        SELECT city, COUNT(*) AS orders, SUM(amount) AS total FROM orders
-        WHERE ts >= TO_TIMESTAMP_LTZ({now_ms - HOUR_MS}, 3) GROUP BY city ORDER BY city""").print()
+    env.execute_sql("""
+        SELECT city, COUNT(*) AS orders, SUM(amount) AS total
+        FROM orders GROUP BY city ORDER BY city""").print()
     # --8<-- [end:sql]
     spark.stop()
 

@@ -81,8 +81,7 @@ def register(spark: SparkSession) -> None:
     """Register `format("dynamic-kafka")` in a session, and stop its streams once they have reached their stopping offsets.
 
     Spark also finds the format without this call, but then a stream that has reached its stopping offsets keeps running
-    without reading anything, and a batch reads all offsets, whatever its conditions: this call sets
-    `spark.sql.python.filterPushdown.enabled`.
+    without reading anything.
     """
     from dynamic_kafka.spark.datasource import register_format
     from dynamic_kafka.spark.stop_finished import stop_finished_queries

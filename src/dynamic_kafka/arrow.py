@@ -14,8 +14,8 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
+from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
-from dynamic_kafka.spark.pushed_filters import SIGNS, Comparison, expression_of
 
 __all__ = ["read_arrow"]
 

@@ -25,7 +25,7 @@ def test_the_format_is_registered_once(known: bool | None) -> None:  # noqa: FBT
         session.dataSource.register.assert_not_called()
     else:
         session.dataSource.register.assert_called_once_with(DynamicKafkaDataSource)
-    session.conf.set.assert_called_once_with("spark.sql.python.filterPushdown.enabled", "true")
+    session.conf.set.assert_not_called()
 
 
 def test_a_session_becomes_the_active_one() -> None:

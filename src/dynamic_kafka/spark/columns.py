@@ -58,7 +58,7 @@ Spark session 0.2 s, and the reader must not depend on Spark. A test compares th
 
 LEFT_OUT = "__left_out"
 """A column beside decoded ones that is true for a message that `format.on-error` leaves out, and null for all others. So
-`sql.scan` can count these messages in a stream."""
+`sql.scan` can count these messages."""
 HISTORY_ROW = "history_row"
 """The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"

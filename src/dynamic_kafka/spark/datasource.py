@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,7 +31,6 @@ from dynamic_kafka.spark.columns import (
     DECODING,
     HISTORY_ROW,
     LAST_ROW,
-    LEFT_OUT,
     check_columns,
     with_columns,
 )
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import Filter
 
     from dynamic_kafka.sink.configure import SinkObjects
     from dynamic_kafka.sink.settings import SinkSettings
@@ -61,9 +59,9 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
+    from dynamic_kafka.spark.comparisons import Comparison
     from dynamic_kafka.spark.message_formats import MessageFormats
     from dynamic_kafka.spark.messages import Messages
-    from dynamic_kafka.spark.pushed_filters import Comparison
 
 __all__ = [
     "ARCHIVE_PLAN",
@@ -78,7 +76,6 @@ _log = logging.getLogger(__name__)
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -147,10 +144,7 @@ class DynamicKafkaDataSource(DataSource):
             _log.warning(
                 "A batch query reads everything at once: maxOffsetsPerTrigger and the other limits have no effect"
             )
-        from dynamic_kafka.spark.pushed_filters import is_asked_for_filters
-
-        kind = FilteredReader if is_asked_for_filters() else DynamicKafkaReader
-        return kind(settings, *self._columns(schema))
+        return DynamicKafkaReader(settings, *self._columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
@@ -254,7 +248,7 @@ class DynamicKafkaDataSource(DataSource):
 
 
 def register_format(spark: SparkSession) -> None:
-    """Register the format, unless the session knows it, and have Spark tell readers of the conditions of a query.
+    """Register the format, unless the session knows it.
 
     Spark finds the format by itself, and warns of each one that is replaced.
     """
@@ -265,7 +259,6 @@ def register_format(spark: SparkSession) -> None:
         known = False
     if not known:
         spark.dataSource.register(DynamicKafkaDataSource)
-    spark.conf.set(_PUSH_DOWN, "true")
 
 
 def activate(spark: SparkSession) -> None:
@@ -289,7 +282,6 @@ def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
         attributes = {"short_name": name, **objects}
         spark.dataSource.register(type(DynamicKafkaDataSource.__name__, (DynamicKafkaDataSource,), attributes))
         spark.conf.set(key, name)
-        spark.conf.set(_PUSH_DOWN, "true")
     return name
 
 
@@ -311,7 +303,7 @@ class _ExecutorSide:
     """The part of both readers that runs on the executors."""
 
     _where: pc.Expression | None = None
-    """What is known of wanted rows; see `pushed_filters`."""
+    """What is known of wanted rows; see `comparisons`."""
 
     def __init__(self, settings: SourceSettings, schema: StructType, messages: Messages | None = None) -> None:
         fetched = schema if messages is None else messages.fetched(schema)
@@ -418,13 +410,11 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         import pyarrow as pa
 
         from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.spark.pushed_filters import condition_of, expression_of
+        from dynamic_kafka.spark.comparisons import condition_of, expression_of
 
         self._conditions = tuple(c for one in comparisons if (c := condition_of(one)) is not None)
-        # What a table counts is dropped by Spark, not here.
-        if LEFT_OUT not in self._schema.names:
-            types = pa.schema([(column.name, arrow_type(column.dataType)) for column in self._schema.fields])
-            self._where = expression_of(comparisons, types)
+        types = pa.schema([(column.name, arrow_type(column.dataType)) for column in self._schema.fields])
+        self._where = expression_of(comparisons, types)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
@@ -432,17 +422,6 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
 
         tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
-
-
-class FilteredReader(DynamicKafkaReader):
-    """The reader of a batch query with conditions; see `pushed_filters`."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the conditions. Spark evaluates all of them again."""
-        from dynamic_kafka.spark.pushed_filters import comparisons_of
-
-        self.take(tuple(comparisons_of(filters)))
-        return filters
 
 
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -94,7 +94,7 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
             "another start: a batch query reads up to the latest offset, so it would read nothing",
         )
     reader = spark.readStream if streaming else spark.read
-    needed = _needed(table, streaming=streaming)
+    needed = _needed(table)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
     messages = reader.format(NAME).schema(needed).options(**options).load()
@@ -225,13 +225,12 @@ def _name(table: KafkaTable) -> str:
 # --- from messages to rows ----------------------------------------------------------------------------------------------
 
 
-def _needed(table: KafkaTable, *, streaming: bool) -> StructType:
+def _needed(table: KafkaTable) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
     needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
     of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
     decoded = [column_of(_part(encoding, table), table.on_error, table.letters) for encoding in _encodings(table)]
-    # Only a stream shows what it has counted. In a batch, the filter would keep a query's conditions from the source.
-    left_out = [StructField(LEFT_OUT, BooleanType())] if streaming and table.on_error != "fail" else []
+    left_out = [] if table.on_error == "fail" else [StructField(LEFT_OUT, BooleanType())]
     history = [] if (found := _history_row(table)) is None else [found]
     return StructType([*of_source, *decoded, *left_out, *history])
 

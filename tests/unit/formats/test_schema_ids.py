@@ -239,14 +239,14 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
 
 def messages(of: KafkaTable) -> Messages:
     """How the messages of a table are read."""
-    found = messages_of(_needed(of, streaming=False))
+    found = messages_of(_needed(of))
     assert found is not None
     return found
 
 
 def fetched(of: KafkaTable) -> list[str]:
     """The columns that a table reads."""
-    return messages(of).fetched(_needed(of, streaming=False)).names
+    return messages(of).fetched(_needed(of)).names
 
 
 def test_a_table_reads_headers_only_if_the_option_of_its_key_or_value_says_so() -> None:

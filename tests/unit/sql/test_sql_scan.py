@@ -30,7 +30,7 @@ from dynamic_kafka.sql.table import KafkaTable
 )
 def test_the_kernel_decodes_what_it_is_allowed_to(options: dict[str, str], *, decoded: bool) -> None:
     """Not where the dead letter of a key needs the value's bytes."""
-    messages = messages_of(_needed(table(OPTIONS | options, "id BIGINT, name STRING"), streaming=True))
+    messages = messages_of(_needed(table(OPTIONS | options, "id BIGINT, name STRING")))
     assert messages is not None
     found = messages.decoding()
     assert (found is not None) == decoded

@@ -1,4 +1,4 @@
-"""The conditions of a batch read: which offsets they leave out, and which rows.
+"""The conditions of a bounded read: which offsets they leave out, and which rows.
 
 Rules:
 
@@ -6,18 +6,16 @@ Rules:
    proves that no row of them is wanted (`source.rules.pruning`).
 2. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
    what `format.on-error` says, whatever the conditions are.
-3. Spark evaluates its filters again. So a row too many may be left, and never one too few: a filter that is not exactly
-   Spark's own comparison is left to Spark.
-4. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
+3. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
 
-Spark hands over filters of batches only. The rows of a stream are all handed to Spark, where watermarks follow them.
+`read_arrow` has them from its user. Spark's own filters are not taken: Spark 4.1 to 4.3 keep what a reader makes of them for
+all queries on one DataFrame, so `df.where(...)` would take rows from the next query on `df`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import reduce
 from operator import and_
@@ -28,28 +26,11 @@ from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
-    from pyspark.sql.datasource import Filter
 
-__all__ = ["SIGNS", "Comparison", "comparisons_of", "condition_of", "expression_of", "is_asked_for_filters"]
+__all__ = ["SIGNS", "Comparison", "condition_of", "expression_of"]
 
-_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
-_SIGNS = {  # by name: Spark 4.0 has no filters
-    "EqualTo": "=",
-    "EqualNullSafe": "=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "In": "in",
-    "IsNull": "is null",
-    "IsNotNull": "is not null",
-    "StringStartsWith": "starts with",
-    "StringEndsWith": "ends with",
-    "StringContains": "contains",
-}
-_NOT = {"EqualTo": "!=", "In": "not in"}
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
-"""The operators that users know. Spark has some more."""
+"""The operators."""
 _OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -81,49 +62,6 @@ class Comparison(NamedTuple):
     value: Any
 
 
-def is_asked_for_filters() -> bool:
-    """Return whether this process asks a reader which filters it takes.
-
-    Spark refuses a reader that has `pushFilters` while `spark.sql.python.filterPushdown.enabled` is off. It asks in a
-    process of its own, so only the reader of that process has the method.
-    """
-    main = sys.modules["__main__"]
-    planner = sys.modules.get(_PLANNER, main if getattr(main.__spec__, "name", "") == _PLANNER else None)
-    if planner is not None:
-        _accept_all_times(planner)
-    return planner is not None
-
-
-def _accept_all_times(planner: Any) -> None:
-    """Have Spark's process take filters with times that Python does not have: before the year 1, and after 9999.
-
-    Spark's optimizer makes such filters, for example of casts between types of times, and a query would fail by them. Here
-    they compare with `None.__class__`, which is no value of a column, so they are left to Spark.
-    """
-    read = planner.deserializeVariant
-
-    class Value(NamedTuple):
-        given: Any
-
-        def toPython(self) -> Any:  # noqa: N802  (Spark's name)
-            try:
-                return read(self.given).toPython()
-            except (OverflowError, ValueError):
-                return type(None)
-
-    planner.deserializeVariant = Value
-
-
-def comparisons_of(filters: Iterable[Filter]) -> Iterator[Comparison]:
-    """Yield those of Spark's filters that are comparisons."""
-    for given in filters:
-        negated = type(given).__name__ == "Not"
-        found: Any = getattr(given, "child", given)  # what NOT negates
-        sign = (_NOT if negated else _SIGNS).get(type(found).__name__)
-        if sign is not None:
-            yield Comparison(found.attribute, sign, getattr(found, "value", None))
-
-
 def condition_of(found: Comparison) -> Condition | None:
     """Return a comparison as a condition that leaves out ranges of offsets; None if it leaves out none."""
     (column, *inner), sign = found.path, found.sign
@@ -141,7 +79,7 @@ def condition_of(found: Comparison) -> Condition | None:
 
 
 def expression_of(comparisons: Iterable[Comparison], types: pa.Schema) -> pc.Expression | None:
-    """Return comparisons as one expression on batches; None if there is none that is exactly Spark's.
+    """Return comparisons as one expression on batches; None if there is none that can be evaluated.
 
     Args:
         comparisons: The comparisons. They may name columns that do not exist.
@@ -163,13 +101,11 @@ def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:
 
 
 def _expression(found: Comparison, type_: pa.DataType) -> pc.Expression | None:
-    """Return a comparison with a column of a type; None if it is not exactly Spark's."""
+    """Return a comparison with a column of a type; None if they cannot be compared."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     field = pc.field(*found.path)
-    if found.sign in ("is null", "is not null"):
-        return field.is_null() if found.sign == "is null" else field.is_valid()
     values = tuple(found.value) if found.sign in ("in", "not in") else (found.value,)
     if None in values:
         if found.sign != "in":
@@ -190,12 +126,6 @@ def _expression(found: Comparison, type_: pa.DataType) -> pc.Expression | None:
         case "in" | "not in":
             among = field.isin(compared)
             return field.is_valid() & (among if found.sign == "in" else ~among)
-        case "starts with":
-            return pc.starts_with(field, pattern=values[0])
-        case "ends with":
-            return pc.ends_with(field, pattern=values[0])
-        case "contains":
-            return pc.match_substring(field, pattern=values[0])
         case ">" | ">=" if pa.types.is_floating(type_):
             return COMPARISONS[found.sign](field, compared[0]) | pc.is_nan(field)
         case _:
