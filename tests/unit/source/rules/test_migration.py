@@ -52,19 +52,23 @@ class Log:
 
     def bounds(self, tp: TP) -> tuple[int, int]:
         """The ends of the log."""
+        assert tp == T0
         return self.start, self.end
 
     def offset_at(self, tp: TP, time_ms: int) -> int | None:
         """The first record that is not older."""
+        assert tp == T0
         return next((record.offset for record in self.prints if record.time_ms >= time_ms), None)
 
     def records(self, tp: TP, start: int, end: int) -> Iterator[RecordPrint]:
         """The records of a range."""
+        assert tp == T0
         assert start >= self.start
         return (record for record in self.prints if start <= record.offset < end)
 
     def syncs(self, topic: str, of: TP) -> list[Sync] | None:
         """The syncs of a topic."""
+        assert of == T0
         return self.all_syncs.get(topic)
 
 
