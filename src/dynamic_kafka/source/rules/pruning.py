@@ -104,10 +104,9 @@ def _bounds(conditions: Collection[Condition]) -> tuple[int, int | None]:
     """Return the least value of a whole number that conditions allow, at least 0, and the first one that is too large."""
     lows, highs = [0], []
     for _, sign, value in conditions:
+        values = value if sign == "in" else (value,)
         if sign in (">", ">=", "=", "in"):
-            least = value if sign != "in" else min(value, default=0)
-            lows.append(least + (sign == ">"))
+            lows.append(min(values, default=0) + (sign == ">"))
         if sign in ("<", "<=", "=", "in"):
-            most = value if sign != "in" else max(value, default=0)
-            highs.append(most + (sign != "<"))
+            highs.append(max(values, default=-1) + (sign != "<"))
     return max(lows), max(0, min(highs)) if highs else None

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition, narrow, start_at, time_requests
+from dynamic_kafka.source.rules.model import Event, OffsetRequest
+from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition, left_out, narrow, size, start_at, time_requests
 from dynamic_kafka.spark.pushed_filters import conditions_of
 
 TP = KafkaTopicPartition
@@ -90,6 +91,10 @@ def ranges(*conditions: Condition) -> dict[int, tuple[int, int]]:
         ([Condition("partition", "in", (0, 2)), Condition("offset", ">", 3)], {0: (4, 10), 1: (0, 0), 2: (4, 10)}),
         ([Condition("offset", ">=", 3), Condition("offset", "<", 5)], dict.fromkeys(range(3), (3, 5))),
         ([Condition("offset", "in", (7, 4))], dict.fromkeys(range(3), (4, 8))),
+        ([Condition("offset", "in", ())], dict.fromkeys(range(3), (0, 0))),
+        ([Condition("offset", "=", 4)], dict.fromkeys(range(3), (4, 5))),
+        ([Condition("offset", "<=", 4)], dict.fromkeys(range(3), (0, 5))),
+        ([Condition("offset", "<", -4)], dict.fromkeys(range(3), (0, 0))),
         ([Condition("offset", ">", 90)], dict.fromkeys(range(3), (10, 10))),
         ([Condition("cluster", "!=", "c")], dict.fromkeys(range(3), (0, 0))),
         ([Condition("topic", "starts with", "u")], dict.fromkeys(range(3), (0, 0))),
@@ -109,6 +114,7 @@ def test_what_is_known_before_reading_is_left_out(
         ([Condition("timestamp", ">", 5_000)], 6),
         ([Condition("timestamp", ">=", 5_001)], 6),
         ([Condition("timestamp", "in", (9_000, 7_000))], 7),
+        ([Condition("timestamp", "=", 1)], 1),
         ([Condition("timestamp", "<", 5_000)], None),
         ([Condition("timestamp", ">", -2_000)], None),
     ],
@@ -117,9 +123,19 @@ def test_the_time_that_is_asked_for(conditions: list[Condition], asked_ms: int |
     """A lower bound in whole milliseconds. -1 and -2 would mean the end and the start of a log."""
     document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", 0): (0, 10), TP("t", 1): (3, 3)})})
     requests = time_requests(document, conditions)
-    assert [(r.initializer.timestamp_ms, r.partitions) for r in requests] == (  # type: ignore[attr-defined]
-        [] if asked_ms is None else [(asked_ms, (TP("t", 0),))]
-    )
+    first = KafkaOffsetsInitializer.timestamp(asked_ms) if asked_ms is not None else None
+    assert requests == ([OffsetRequest("c", "start", first, (TP("t", 0),))] if first is not None else [])
+
+
+def test_ranges_start_at_the_first_record_that_is_late_enough() -> None:
+    """None grows or is turned round, and one without an answer stays as it is. The words say how many are left out."""
+    document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", p): (2, 10) for p in range(4)})})
+    before = size(document)
+    start_at(document, {("c", TP("t", 0)): 5, ("c", TP("t", 1)): 1, ("c", TP("t", 2)): 90})
+    assert list(document.clusters["c"].ranges.values()) == [(5, 10), (2, 10), (10, 10), (2, 10)]
+    conditions = [Condition("timestamp", ">", 5), Condition("offset", ">", 1), Condition("timestamp", "<", 9)]
+    text = "The conditions on 'offset', 'timestamp' leave out 11 of 32 offsets"
+    assert left_out(before, size(document), conditions) == Event("info", text)
 
 
 NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
