@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -327,21 +327,60 @@ def test_a_document_says_what_a_cluster_continues() -> None:
     assert Continues("a", "mirror-maker").old_topic("a.t") == "t"
 
 
+VALID: dict[str, Any] = {"cluster": "a", "by": "records"}
+KEYS = "cluster, by, topics, guarantee, offsetSyncs"
+MAPPING = "`topics` has to be a mapping of names: {old: new}"
+SYNCS = "`offsetSyncs` is the name of a topic, and only for `by: mirror-maker`"
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("a", "expected a mapping"),
-        ({"by": "records"}, "`cluster` is missing"),
-        ({"cluster": "a", "by": "magic"}, "`by` has to be one of same-offsets"),
-        ({"cluster": "a", "by": "records", "topic": {}}, "did you mean 'topics'"),
-        ({"cluster": "a", "by": "records", "topics": {"t": "u", "v": "u"}}, "maps two topics to one"),
-        ({"cluster": "a", "by": "records", "offsetSyncs": "x"}, "only for `by: mirror-maker`"),
+        ("a", "expected a mapping with `cluster` and `by`"),
+        ({"by": "records"}, "`cluster` is missing: the id of the cluster that is continued"),
+        ({"cluster": 5, "by": "records"}, "`cluster` is missing: the id of the cluster that is continued"),
+        ({"cluster": "a", "by": "magic"}, "`by` has to be one of same-offsets, mirror-maker, records, timestamp"),
+        ({"cluster": "a", "by": "records", "topic": {}}, "unknown key 'topic'; did you mean 'topics'?"),
+        ({"cluster": "a", "by": "records", "zzz": {}}, f"unknown key 'zzz'; the known keys are {KEYS}"),
+        (VALID | {"guarantee": "no"}, "`guarantee` has to be one of exact, at-least-once, unproved"),
+        (VALID | {"topics": ["t"]}, MAPPING),
+        (VALID | {"topics": {"t": 5}}, MAPPING),
+        (VALID | {"topics": {"t": ""}}, MAPPING),
+        (
+            VALID | {"topics": {"t": "u", "v": "u"}},
+            "`topics` maps two topics to one; a topic can continue only one other",
+        ),
+        (VALID | {"offsetSyncs": "x"}, SYNCS),
+        (VALID | {"by": "mirror-maker", "offsetSyncs": 5}, SYNCS),
     ],
 )
 def test_what_it_does_not_say_clearly_is_refused(value: Any, words: str) -> None:
     """With what was expected."""
-    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=r".") as caught:
         continues_from_json(value)
+    assert str(caught.value) == words
+
+
+def test_what_is_said_of_mirror_maker_comes_back_as_it_was() -> None:
+    """With the topic of its offsets. Only it puts the other cluster's name before a topic's name."""
+    continues = Continues("a", "mirror-maker", offset_syncs="own")
+    assert continues_from_json(continues_to_json(continues)) == continues
+    assert Continues("a", "records").old_topic("a.t") == "a.t"
+
+
+@pytest.mark.parametrize(
+    ("by", "guarantee", "allowed"),
+    [
+        ("records", "exact", ["exact"]),
+        ("records", "at-least-once", ["exact", "at-least-once"]),
+        ("timestamp", "exact", ["exact", "at-least-once"]),
+        ("timestamp", "unproved", ["exact", "at-least-once", "unproved"]),
+    ],
+)
+def test_who_says_timestamp_knows_that_it_is_at_least_once(by: Way, guarantee: Guarantee, allowed: list[str]) -> None:
+    """The other ways have to be as good as was said."""
+    continues = Continues("a", by, guarantee=guarantee)
+    assert [one for one in get_args(Guarantee) if continues.allows(one)] == allowed
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------
