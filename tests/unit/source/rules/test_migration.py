@@ -134,15 +134,6 @@ def test_identical_records_that_nobody_has_written_are_not_unique() -> None:
     assert "it is there 5 times, last at offset 4" in placement.evidence
 
 
-def test_a_copy_that_lags_behind_is_waited_for() -> None:
-    """With the user's word reading goes on behind the last record that is there."""
-    placement = place(request(4), Log(*"abcd"), Log(None, *"ab"))
-    assert (placement.position, placement.guarantee, placement.overlap) == (3, "unproved", 2)
-    placement = place(request(4), Log(*"abcd"), Log("z"))
-    assert placement.position is None
-    assert "none of the last 4 records" in placement.evidence
-
-
 def test_a_record_of_another_time_is_another_record() -> None:
     """Also if key and value are the same, and also if times are not in order."""
     old = Log(("x", 10), ("x", 20), ("x", 30))
@@ -198,13 +189,6 @@ def test_with_the_old_cluster_dead_the_marks_show_a_place_and_an_anchor_proves_i
     assert place(request(0, readable=False), None, new)[:2] == (0, "exact")
 
 
-def test_marks_that_are_older_than_the_position_are_told() -> None:
-    """What is between them and the position may be read again."""
-    placement = found_dead(5, Log(*"abcdef"), Log(*"zzabcdefgh"), marked_at=3)
-    assert placement[:3] == (5, "unproved", 2)
-    assert "of the 2 offsets after it nothing is known" in placement.evidence
-
-
 def test_same_offsets_are_proved_by_the_records_around_them() -> None:
     """Also where the copy has less at the end, or at the start."""
     old = Log(*"abcdef")
@@ -217,28 +201,6 @@ def test_same_offsets_are_proved_by_the_records_around_them() -> None:
     dead = request(3, "same-offsets", readable=False)._replace(anchor=counted)
     assert place(dead, None, old)[:2] == (3, "exact")
     assert place(dead, None, Log("a", None, "b", "c")).position is None
-
-
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
-        (Log(*"abXdef"), "has another record or none at offset 2"),
-        (Log("a", "b", None, "d"), "has another record or none at offset 2"),
-        (Log(*"ab"), "lags behind"),
-        (Log(*"ef", start=4), "are gone"),
-    ],
-)
-def test_offsets_that_are_not_the_same_are_refused(new: Log, words: str) -> None:
-    """With what was found instead."""
-    placement = place(request(3, "same-offsets"), Log(*"abcdef"), new)
-    assert placement.position is None
-    assert words in placement.evidence
-
-
-def test_same_offsets_without_evidence_are_unproved() -> None:
-    """The user's word is needed."""
-    placement = place(request(3, "same-offsets", readable=False), None, Log(*"abcdef"))
-    assert placement[:2] == (3, "unproved")
 
 
 def test_a_sync_of_mirror_maker_is_made_exact_by_records() -> None:
@@ -567,15 +529,6 @@ def test_marks_of_a_log_that_was_cut_are_dropped() -> None:
     )
     kept = result.document.clusters["a"]
     assert (kept.ranges[T0], list(kept.marks)) == ((15, 15), [TP("t", 1)])
-
-
-def test_another_number_of_partitions_is_refused() -> None:
-    """A record may be in another partition there."""
-    query = Query(a=reading("ka", t=[5]))
-    desired = {"b": wants("t", continues=RECORDS)}
-    query.look(desired, {"a": view("ka", t=[5]), "b": view("kb", t=[9, 9])}, quiet={("a", "t")})
-    assert query.positions("b") == {}
-    assert "it has 2 partitions and the other 1" in query.said
 
 
 def test_topics_may_be_renamed_and_removed_before() -> None:
