@@ -167,6 +167,8 @@ def test_times_of_what_was_counted_are_known_later() -> None:
         ("ab.defgh", "abcXefgh", (), "differs", 0, 2),
         ("ab.defgh", "abcd", (), "lags", 1, 2),
         ("ab.....h", "abcde", (), "complete", 0, 5),
+        ("abcdefgh", "abcd", (), "lags", 3, 4),
+        ("abcd.fgh", "abcd", marks("abcdefgh", 5), "lags", 3, 4),
         ("ab.d....", "abcde", marks("abcdefgh", 5), "complete", 0, 5),
     ],
 )
@@ -194,6 +196,7 @@ def test_with_same_offsets_offsets_and_headers_are_counted_too() -> None:
                 getattr(compare(request(8, by), anchor, old, other, 99), "state", None),  # type: ignore[arg-type]
             }
             assert states == {"differs" if by == "same-offsets" else "complete"}, (at, by)
+        assert walked(7, "abcdefgh", "abcd", anchor, by=by).anchor[2:4] == (4, 4)
 
 
 def test_what_is_counted_is_compared_as_a_whole() -> None:
@@ -235,3 +238,4 @@ def test_where_two_logs_begin_to_agree(
     assert found.anchor[4:6] == began
     assert found.anchor.besides == besides
     assert found.anchor[8:10] == floor
+    assert found.anchor.newest_ms >= floor[1]
