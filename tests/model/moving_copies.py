@@ -64,17 +64,20 @@ class Log:
         """The end."""
         return len(self.entries)
 
-    def bounds(self, _: KafkaTopicPartition) -> tuple[int, int]:
+    def bounds(self, tp: KafkaTopicPartition) -> tuple[int, int]:
         """See `RecordLog`."""
+        assert tp == TP
         return self.start, self.end
 
-    def offset_at(self, _: KafkaTopicPartition, time_ms: int) -> int | None:
+    def offset_at(self, tp: KafkaTopicPartition, time_ms: int) -> int | None:
         """See `RecordLog`."""
+        assert tp == TP
         kept = enumerate(self.entries[self.start :], self.start)
         return next((offset for offset, record in kept if record is not None and record.time_ms >= time_ms), None)
 
-    def records(self, _: KafkaTopicPartition, start: int, end: int) -> Iterator[RecordPrint]:
+    def records(self, tp: KafkaTopicPartition, start: int, end: int) -> Iterator[RecordPrint]:
         """See `RecordLog`. As with a consumer, only the last one that was begun may go on."""
+        assert tp == TP
         self._readings += 1
         mine = self._readings
         for offset in range(max(start, self.start), min(end, self.end)):
@@ -85,7 +88,7 @@ class Log:
 
     def syncs(self, _: str, of: KafkaTopicPartition) -> list[Sync] | None:
         """See `RecordLog`."""
-        del of
+        assert of == TP
         return self.copied or None
 
     def between(self, start: int, end: int) -> list[Record]:

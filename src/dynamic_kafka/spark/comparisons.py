@@ -31,7 +31,6 @@ __all__ = ["SIGNS", "Comparison", "condition_of", "expression_of"]
 
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
 """The operators."""
-_OF_NUMBERS = {"=", "!=", "<", "<=", ">", ">=", "in"}
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT: tuple[tuple[str, type], ...] = (
@@ -69,7 +68,7 @@ def condition_of(found: Comparison) -> Condition | None:
     wanted = _OFFSETS.get(column)
     if inner or wanted is None or not all(type(one) is wanted for one in values):
         return None
-    if sign not in (COMPARISONS if wanted is str else _OF_NUMBERS):
+    if sign not in COMPARISONS:
         return None
     if wanted is dt.datetime:
         if any(one.tzinfo is None for one in values):

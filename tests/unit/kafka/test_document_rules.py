@@ -137,7 +137,11 @@ def test_the_query_allows_a_property_by_its_name_only() -> None:
         ("${file:/run/kafka/eu}", "file:/run/kafka/*", True),
         ("${file:/run/kafka/eu}", "file:/run/kafka/eu", True),
         ("${file:/run/kafka/sub/eu}", "file:/run/kafka/*", True),
+        ("${file:/run/kafka/eu}", "file:/run/*/eu", True),
+        ("${file:/run/kafka/eu}", "file:/*", True),
+        ("${file:/run/a:b/c:d}", "file:/run/a:b/*", True),
         ("${file:/run/kafka/../x}", "file:/run/kafka/*", False),
+        ("${file:/run/kafka/../x}", "file:/run/kafka/../x", False),
         ("${file:/run/kafka/sub/../../x}", "file:/run/kafka/*", False),
         ("${file:/run/kafka//eu}", "file:/run/kafka/*", False),
         ("${file:/run/kafka/./eu}", "file:/run/kafka/*", False),
@@ -255,6 +259,13 @@ def test_a_pattern_for_hosts_does_not_match_a_path() -> None:
     assert why_refused(own, token_urls=("https://*.example.com/*",))
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_url_without_a_path_means_the_root(end: str) -> None:
+    """In the document and in the pattern."""
+    for url, pattern in ((f"https://a.b{end}", "https://a.b"), ("https://a.b", f"https://a.b{end}")):
+        assert why_refused({"sasl.oauthbearer.token.endpoint.url": url}, token_urls=(pattern,)) == ""
+
+
 # --- logins -----------------------------------------------------------------------------------------------------------
 
 LENT = {**SASL, "sasl.password": "${env:KAFKA_PASSWORD}"}
@@ -283,6 +294,30 @@ def test_the_login_of_the_options_goes_to_listed_brokers(servers: str, allowed: 
     assert (why_refused(own, LENT, servers=("*.kafka.example.com:9093",)) == "") is allowed
     assert why_refused(own, LENT)
     assert (why_refused({**own, "sasl.password": "its own"}, LENT) == "") is ("://" not in servers)
+
+
+@pytest.mark.parametrize(("listed", "allowed"), [("[fe80::1]", True), ("[FE80::1]:9092", True), ("[fe80::2]", False)])
+def test_an_ipv6_address_is_listed_as_it_is(listed: str, allowed: bool) -> None:  # noqa: FBT001
+    """Its brackets are no pattern."""
+    assert (why_refused({"bootstrap.servers": "[FE80::1]"}, LENT, servers=(listed,)) == "") is allowed
+
+
+@pytest.mark.parametrize(
+    ("given", "lent"),
+    [
+        ({}, False),
+        ({"sasl.mechanism": "gssapi"}, False),
+        ({"sasl.mechanisms": "GSSAPI"}, False),
+        ({"sasl.mechanisms": "PLAIN"}, True),
+        ({"sasl.mechanism": "PLAIN", "sasl.mechanisms": "GSSAPI"}, True),
+        ({"sasl.mechanism": "PLAIN", "security.protocol": "${env:PROTOCOL}"}, True),
+        ({"sasl.mechanism": "PLAIN", "security.protocol": "SSL"}, False),
+    ],
+)
+def test_a_login_is_lent_if_the_mechanism_sends_it(given: dict[str, str], lent: bool) -> None:  # noqa: FBT001
+    """Kerberos, which is the default, sends none; a protocol that is not known yet may be one with a login."""
+    options = {"security.protocol": "SASL_SSL", "sasl.password": "x", **given}
+    assert ("allowed-servers" in why_refused({}, options)) is lent
 
 
 @pytest.mark.parametrize(
@@ -342,12 +377,14 @@ def test_a_cloud_token_goes_to_brokers_of_that_cloud(cloud: str, by_document: bo
         f"{host}.evil.com:9092",
         f"x{host.partition('.')[2]}.evil:1",
         f"{broker},evil.com:9092",
+        f"{broker}@evil.com:9092",
     ):
         assert "is not a broker of" in why_refused({**own, "bootstrap.servers": wrong}, options)
     listed = {**own, "bootstrap.servers": "psc.corp.example.com:9092"}
     assert why_refused(listed, options, servers=("*.corp.example.com",)) == ""
     for name in ("ssl.ca.pem", "ssl.truststore.certificates", "client.dns.lookup"):
         assert "who may take a token" in why_refused({**own, "bootstrap.servers": broker, name: "x"}, options)
+        assert why_refused({**own, "bootstrap.servers": broker, name: "x"}, {**options, name: "x"}) == ""
 
 
 def test_a_function_that_makes_tokens_is_named_by_the_query_alone() -> None:

@@ -29,6 +29,11 @@ SAID: list[tuple[Mapping[str, str], Mapping[str, str], str]] = [
     ({"debug": "all"}, {}, f"Property 'debug' is not allowed in metadata; {OUT}, {ALLOW}properties=debug"),
     ({"config.providers.a": "x"}, {}, f"Property 'config.providers.a' is not allowed in metadata; {OUT}"),
     (
+        {"sasl.login.callback.handler.class": "os:abort"},
+        {},
+        f"Property 'sasl.login.callback.handler.class' names a function in Python, which would be run; {OUT}",
+    ),
+    (
         {"client.id": "${env:A}"},
         {},
         "Property 'client.id' holds a reference, ${env:A}, and is neither a secret nor a certificate; write its value out",

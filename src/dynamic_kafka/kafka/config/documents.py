@@ -227,7 +227,7 @@ def _is_file_of(path: str, pattern: str) -> bool:
         return path == wanted
     if not fnmatchcase(path, wanted):
         return False
-    plain = re.split(r"[*?\[]", wanted, maxsplit=1)[0]
+    plain = re.split(r"[*?\[]", wanted)[0]
     folder = os.path.realpath(plain.rpartition("/")[0] or "/")
     return os.path.realpath(path).startswith(folder.rstrip("/") + "/")
 

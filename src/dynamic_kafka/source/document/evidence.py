@@ -201,14 +201,12 @@ class Evidence(NamedTuple):
         before: The records before it that are next to it, in order.
         behind: The records after it, in order.
         gap: The number of offsets between the last of `before` and the position of which nothing is known.
-        is_start: Whether the log never had a record before the position.
         cut_at: The end of the log, if that is before the position: it was truncated.
     """
 
     before: tuple[RecordPrint, ...]
     behind: tuple[RecordPrint, ...]
     gap: int
-    is_start: bool
     cut_at: int | None = None
 
 
@@ -227,7 +225,7 @@ def evidence_around(
     behind = tuple(islice(log.records(tp, position, end), _AROUND)) if end > position else ()
     before = _before(log, tp, position, start)
     if not before:
-        return Evidence((), behind, 0, position == 0) if of_marks.gap and behind else of_marks._replace(behind=behind)
+        return Evidence((), behind, 0) if of_marks.gap and behind else of_marks._replace(behind=behind)
     gap = position - before[-1].offset - 1
     if gap and of_marks.before and not of_marks.gap:
         if of_marks.before[-1].offset != before[-1].offset:
@@ -235,14 +233,14 @@ def evidence_around(
         gap = 0
     # Compaction removes a record only if a later one replaces it. So with none behind, only markers were removed or hidden.
     # (Tombstones at the end of a log go too, with what they replaced: then marks are needed.)
-    return Evidence(before, behind, gap if behind else 0, is_start=False)
+    return Evidence(before, behind, gap if behind else 0)
 
 
 def _of_marks(position: int, marks: Iterable[Marks]) -> Evidence:
     for until, records in sorted(marks, reverse=True):
         if before := tuple(record for record in records if record.offset < position):
-            return Evidence(before, (), max(0, position - until), is_start=False)
-    return Evidence((), (), 0, position == 0)
+            return Evidence(before, (), max(0, position - until))
+    return Evidence((), (), 0)
 
 
 def _before(log: RecordLog, tp: KafkaTopicPartition, position: int, start: int) -> tuple[RecordPrint, ...]:

@@ -35,11 +35,12 @@ from dynamic_kafka.source.document.evidence import (
     RecordPrint,
 )
 
-__all__ = ["ALL", "Comparison", "Rest", "compare", "compare_counted", "look_after"]
+__all__ = ["ALL", "BEFORE_ALL", "Comparison", "Rest", "compare", "compare_counted", "look_after"]
 
 ALL = 2**62
 """More than any number of records, and later than any time."""
-_BEFORE_ALL = -2
+BEFORE_ALL = -2
+"""Earlier than any time, also than that of a record without one."""
 _WINDOW = 20_000
 _AGREE = 3
 _BEGINNINGS = 50
@@ -143,9 +144,9 @@ def _beginnings(request: MoveRequest, old: RecordLog, new: RecordLog) -> Iterato
 
     def anchor(at_old: int, at_new: int, before: tuple[Difference, ...] = ()) -> Anchor:
         is_whole = old_start == 0 and at_old <= first_old.offset
-        floor_ms = _BEFORE_ALL if is_whole else ALL
+        floor_ms = BEFORE_ALL if is_whole else ALL
         names = request.kafka_id, request.topic_id
-        return Anchor(*names, at_old, at_new, at_old, at_new, 0, _BEFORE_ALL, at_new, floor_ms, at_old, besides=before)
+        return Anchor(*names, at_old, at_new, at_old, at_new, 0, BEFORE_ALL, at_new, floor_ms, at_old, besides=before)
 
     if request.by == "same-offsets":
         at = max(old_start, settled)
@@ -181,7 +182,7 @@ def _newest_before(tp: KafkaTopicPartition, old: RecordLog, begun: Anchor) -> in
     newest_ms = begun.newest_ms
     for _ in range(_STEPS):
         at = old.offset_at(tp, max(0, newest_ms + 1))
-        later = next(old.records(tp, at, begun.began_old), None) if at is not None and at < begun.began_old else None
+        later = next(old.records(tp, at, max(at, begun.began_old)), None) if at is not None else None
         if later is None:
             return newest_ms
         newest_ms = later.time_ms
@@ -203,10 +204,10 @@ class _Reader:
     def __init__(self, records: Iterator[RecordPrint]) -> None:
         self._records, self._ahead = records, deque[RecordPrint]()
 
-    def window(self, size: int) -> list[RecordPrint]:
+    def window(self) -> list[RecordPrint]:
         """Return the next records, without taking them."""
-        self._ahead.extend(islice(self._records, max(0, size - len(self._ahead))))
-        return list(islice(self._ahead, size))
+        self._ahead.extend(islice(self._records, _WINDOW - len(self._ahead)))
+        return list(self._ahead)
 
     def first(self) -> RecordPrint | None:
         """Return the next record, without taking it."""
@@ -252,7 +253,7 @@ def _walk(
             continue
         found = None
         if not strictly and not same_offsets:
-            lefts, rights = mine.window(_WINDOW), theirs.window(_WINDOW)
+            lefts, rights = mine.window(), theirs.window()
             found = _next_agreement(lefts, rights, sum(record.offset < position for record in lefts))
         if found is None:
             state = "differs"
@@ -263,25 +264,23 @@ def _walk(
         theirs.take(len(others))
         newest_ms = max((newest_ms, *(record.time_ms for record in (*skipped, *others))))
         at_old, at_new = (skipped[-1].offset + 1 if skipped else at_old), (others[-1].offset + 1 if others else at_new)
-    reached = anchor._replace(
-        old=at_old,
-        new=at_new,
-        records=anchor.records + count,
-        newest_ms=newest_ms,
-        until=at_old,
-        ahead=0,
-        digest="",
-        besides=besides,
-    )
-    lacks = 0
+    lacks, until, digest = 0, at_old, ""
     if state in ("lags", "differs"):
-        lacks, until, digest = 0, at_old, ""
         while lacks < most and (ours := mine.first()) is not None and ours.offset < position:
             mine.take()
             lacks, until, digest = lacks + 1, ours.offset + 1, _chained(digest, ours, same_offsets=same_offsets)
         if marks is not None and marks.until == position and (ours is None or ours.offset >= position):
             until = position
-        reached = reached._replace(until=until, ahead=lacks, digest=digest)
+    reached = anchor._replace(
+        old=at_old,
+        new=at_new,
+        records=anchor.records + count,
+        newest_ms=newest_ms,
+        until=until,
+        ahead=lacks,
+        digest=digest,
+        besides=besides,
+    )
     if anchor.newest_ms == ALL and count:  # what was read before the anchor is known again
         compared = max(time_ms for time_ms, _ in recent)
         newest_ms = _newest_before(tp, old, reached._replace(newest_ms=compared, began_old=at_old))
@@ -348,8 +347,8 @@ def _with_marks(records: Iterator[RecordPrint], marks: Marks | None, start: int)
 
 
 def _chained(digest: str, record: RecordPrint, *, same_offsets: bool) -> str:
-    exactly = f" {record.offset} {record.headers}" if same_offsets else ""
-    return blake2b(f"{digest} {record.time_ms} {record.content}{exactly}".encode(), digest_size=8).hexdigest()
+    known = tuple(record) if same_offsets else record[1:3]
+    return blake2b(f"{digest} {known}".encode(), digest_size=8).hexdigest()
 
 
 def _key(record: RecordPrint) -> _Key:

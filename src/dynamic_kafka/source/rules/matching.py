@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.evidence import RecordLog, RecordPrint
 
-__all__ = ["Candidate", "may_be_moved", "search"]
+__all__ = ["Candidate", "search"]
 
 _BACK = 500
 _BEYOND = 20_000
@@ -17,11 +17,10 @@ _CANDIDATES = 1_000
 
 
 class Candidate(NamedTuple):
-    """A place where the record was found: its offset, the number of same records up to it, whether the log begins there."""
+    """A place where the record was found: its offset, and the number of same records up to it."""
 
     offset: int
     run: int
-    from_start: bool
 
 
 def search(
@@ -52,7 +51,7 @@ def search(
             continue
         spans.append((first, limit))
         is_found = False
-        for number, places in _candidates(log, tp, first, limit, wanted, from_start=first == start).items():
+        for number, places in _candidates(log, tp, first, limit, wanted).items():
             for one in places:
                 known = found.setdefault(number, {}).setdefault(one.offset, one)
                 found[number][one.offset] = max(known, one)
@@ -65,7 +64,7 @@ def search(
 
 
 def _candidates(
-    log: RecordLog, tp: KafkaTopicPartition, start: int, end: int, wanted: Sequence[RecordPrint], *, from_start: bool
+    log: RecordLog, tp: KafkaTopicPartition, start: int, end: int, wanted: Sequence[RecordPrint]
 ) -> dict[int, list[Candidate]]:
     """Return where records are, by their number in `wanted`.
 
@@ -77,7 +76,7 @@ def _candidates(
     runs = [0] * len(wanted)
     found: dict[int, list[Candidate]] = {}
     limit, is_found = end, False
-    for seen, record in enumerate(log.records(tp, start, end), 1):
+    for record in log.records(tp, start, end):
         if record.offset >= limit:
             break
         mine = numbers.get((record.time_ms, record.content), ())
@@ -86,21 +85,7 @@ def _candidates(
             runs[number] = 1 + (before[number - 1] if number else 0)
             places = found.setdefault(number, [])
             if len(places) < _CANDIDATES or runs[number] == len(wanted):
-                places.append(Candidate(record.offset, runs[number], from_start and runs[number] == seen))
+                places.append(Candidate(record.offset, runs[number]))
             if runs[number] == len(wanted) and not is_found:
                 limit, is_found = min(end, record.offset + _BEYOND), True
     return found
-
-
-def may_be_moved(records: Sequence[RecordPrint], first: int, *, is_whole: bool) -> bool:
-    """Return whether the records from number `first` on may be the same some records earlier.
-
-    Args:
-        records: What is known, without a hole.
-        first: The first one that was compared.
-        is_whole: Whether the log had no record before the first of `records`.
-    """
-    return any(
-        all(records[n].same(records[n - by]) for n in range(max(first, by), len(records)))
-        for by in range(1, (first if is_whole else len(records) - 1) + 1)
-    )

@@ -398,8 +398,8 @@ def add_marks(state: ClusterOffsets, tp: KafkaTopicPartition, found: Marks) -> b
     start, end = state.ranges[tp]
     known = sorted([*(marks for marks in kept if marks.until <= end and marks.until != found.until), found])
     newest = known[-1]
-    now = [max((marks for marks in known if marks.until <= start), default=newest), newest] if end > start else [newest]
-    state.marks[tp] = tuple(dict.fromkeys(now))
+    oldest = max((marks for marks in known if marks.until <= start), default=newest)
+    state.marks[tp] = tuple(dict.fromkeys((oldest, newest)))
     return state.marks[tp] != kept
 
 

@@ -43,8 +43,16 @@ from dynamic_kafka.source.document.evidence import (
     Sync,
     evidence_around,
 )
-from dynamic_kafka.source.rules.comparison import ALL, Comparison, Rest, compare, compare_counted, look_after
-from dynamic_kafka.source.rules.matching import Candidate, may_be_moved, search
+from dynamic_kafka.source.rules.comparison import (
+    ALL,
+    BEFORE_ALL,
+    Comparison,
+    Rest,
+    compare,
+    compare_counted,
+    look_after,
+)
+from dynamic_kafka.source.rules.matching import Candidate, search
 
 __all__ = ["follow", "place", "translate", "way_back"]
 
@@ -106,8 +114,9 @@ def way_back(request: MoveRequest, placement: Placement, kafka_id: str, topic_id
     """
     here, there, known = placement.position, request.position, placement.anchor
     assert here is not None
-    is_known = known is not None and (placement.guarantee == "exact" or known.old == there)
-    newest_ms = known.newest_ms if known is not None and is_known else ALL
+    newest_ms = ALL
+    if known is not None and (placement.guarantee == "exact" or known.old == there):
+        newest_ms = known.newest_ms
     return Anchor(kafka_id, topic_id, here, there, here, there, 0, newest_ms, there, newest_ms, here)
 
 
@@ -118,10 +127,9 @@ def _with_anchor(request: MoveRequest, new: RecordLog) -> MoveRequest:
     if anchor is None and request.position == 0:
         names = request.kafka_id, request.topic_id
         at = max(start, min(end, request.read_to))
-        return request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, -2, at, -2, 0))
+        return request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, BEFORE_ALL, at, BEFORE_ALL, 0))
     if anchor is not None and (anchor.old > request.position or not start <= anchor.new <= end):
-        known = anchor.new if anchor.old <= request.position and anchor.new <= end else 0
-        return request._replace(anchor=None, read_to=max(request.read_to, known))
+        return request._replace(anchor=None)
     return request
 
 
@@ -166,7 +174,7 @@ def _proved(request: MoveRequest, found: Comparison, old: RecordLog | None, new:
     words += [f"{_number(one.records)} may be there before ({_span(one)})" for one in rest.unclear]
     if rest.unseen is not None:
         words.append(f"what is there from offset {rest.unseen} on was not looked at")
-    words += [f"{_difference(request, one)} and were not read" for one in rest.lacks]
+    words += [f"{_difference(request, one)}, not read yet" for one in rest.lacks]
     guarantee: Guarantee = "exact"
     if besides or gap or rest.unclear or rest.unseen is not None:
         guarantee = "at-least-once"
@@ -210,10 +218,11 @@ def _lagging(request: MoveRequest, found: Comparison) -> Placement:
     anchor = found.anchor
     text = f"the last {_number(found.lacks)} before it {_are(found.lacks)} not on '{request.cluster}' (yet)"
     words = [text, *(_difference(request, one) for one in anchor.besides)]
-    if not anchor.records:
-        return Placement(None, "unproved", None, "; ".join(words), anchor, anchor.besides)
-    words.append("if they come, they are read again")
-    return Placement(anchor.new, "unproved", found.lacks, "; ".join(words), anchor, anchor.besides)
+    position, overlap = None, None
+    if anchor.records:
+        words.append("if they come, they are read again")
+        position, overlap = anchor.new, found.lacks
+    return Placement(position, "unproved", overlap, "; ".join(words), anchor, anchor.besides)
 
 
 def _number(count: int, noun: str = "record") -> str:
@@ -232,8 +241,8 @@ def _by_neighbours(
 ) -> Placement:
     """Return where the last records before the position are, which proves nothing of those before them."""
     known = evidence_around(old, request.old_partition, request.position, request.marks)
-    sync, syncs_text = _sync_of(request, old, new) if request.by == "mirror-maker" else (None, "")
-    answer = _next_to(request, known, new, sync.downstream if sync is not None else None)
+    sync = _sync_of(request, old, new) if request.by == "mirror-maker" else None
+    answer = _next_to(request, known, new, sync.downstream if isinstance(sync, Sync) else None)
     if compared is not None:
         anchor = compared.anchor
         words = [
@@ -246,9 +255,7 @@ def _by_neighbours(
         answer = answer._replace(evidence=text, anchor=anchor, besides=anchor.besides)
     elif answer.position is not None:
         answer = answer._replace(evidence=f"{answer.evidence}; what is before them was not compared")
-    if request.by != "mirror-maker" or compared is not None:
-        return answer
-    return _by_sync(request, answer, sync, syncs_text, new)
+    return answer if sync is None or compared is not None else _by_sync(request, answer, sync, new)
 
 
 def _at_same_offset(
@@ -271,9 +278,13 @@ def _at_same_offset(
         return _unknown(
             f"'{request.cluster}' has another record or none at offset {min(differs)}: it is not a copy with same offsets"
         )
-    text = f"{_number(len(known.before))} before it {_are(len(known.before))} the same there" if known.before else ""
-    why = "what is before them was not compared" if known.before else _nothing_known(request, known)
-    return Placement(position, "unproved", None, "; ".join(filter(None, (text, why))))
+    if count := len(expected):
+        text = f"{_number(count)} before it {_are(count)} the same there; what is before them was not compared"
+    elif known.before:
+        text = f"the log starts at offset {start} on '{request.cluster}', so no record before it can be compared"
+    else:
+        text = _nothing_known(request, known)
+    return Placement(position, "unproved", None, text)
 
 
 def _is_at(record: RecordPrint, there: Mapping[int, RecordPrint]) -> bool:
@@ -324,10 +335,7 @@ def _next_to(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | 
     if known.gap:
         text = f"{text}; of the {_number(known.gap, 'offset')} after it nothing is known"
         return Placement(at + 1, "unproved", known.gap, text)
-    repeat = may_be_moved(wanted, 0, is_whole=wanted[0].offset == 0)
-    return Placement(
-        at + 1, "unproved", None, f"{text}, but they repeat each other" if repeat else text, alone=not repeat
-    )
+    return Placement(at + 1, "unproved", None, text, alone=True)
 
 
 def _not_there(request: MoveRequest, found: Mapping[int, list[Candidate]], last: int, scope: str) -> Placement:
@@ -345,7 +353,7 @@ def _not_there(request: MoveRequest, found: Mapping[int, list[Candidate]], last:
 # --- MirrorMaker ------------------------------------------------------------------------------------------------------
 
 
-def _sync_of(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> tuple[Sync | None, str]:
+def _sync_of(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> Sync | str:
     """Return MirrorMaker's last sync before the position or, without one, why there is none."""
     # With offset-syncs.topic.location=target the topic is on the new cluster, and has the old one in its name.
     usual = f"mm2-offset-syncs.{request.old_cluster}.internal", f"mm2-offset-syncs.{request.cluster}.internal"
@@ -354,17 +362,14 @@ def _sync_of(request: MoveRequest, old: RecordLog | None, new: RecordLog) -> tup
     if syncs is None and old is not None:
         syncs = old.syncs(topics[1], request.old_partition)
     if syncs is None:
-        return None, (
-            f"neither '{topics[0]}' on '{request.cluster}' nor '{topics[1]}' on '{request.old_cluster}' can be read"
-        )
-    sync = translate(syncs, request.position)
-    return sync, "" if sync is not None else f"MirrorMaker has no sync of an offset up to {request.position}"
+        return f"neither '{topics[0]}' on '{request.cluster}' nor '{topics[1]}' on '{request.old_cluster}' can be read"
+    return translate(syncs, request.position) or f"MirrorMaker has no sync of an offset up to {request.position}"
 
 
-def _by_sync(request: MoveRequest, answer: Placement, sync: Sync | None, why: str, new: RecordLog) -> Placement:
+def _by_sync(request: MoveRequest, answer: Placement, sync: Sync | str, new: RecordLog) -> Placement:
     """Return the place that MirrorMaker's library gives: at the position, or before it."""
-    if sync is None:
-        return answer._replace(evidence=f"{answer.evidence}; {why}")
+    if isinstance(sync, str):
+        return answer._replace(evidence=f"{answer.evidence}; {sync}")
     text = f"MirrorMaker has copied offset {sync.upstream} to {sync.downstream}"
     start, end = new.bounds(request.partition)
     if not start <= sync.downstream < end:
@@ -385,9 +390,9 @@ def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
     So does one that leads to an earlier offset: then the copy was made again. (MirrorMaker's library does not look at that.)
     """
     best: Sync | None = None
-    newest = Sync(-1, -1)
+    newest: Sync | None = None
     for sync in syncs:
-        if sync.upstream < newest.upstream or sync.downstream < newest.downstream:
+        if newest is not None and (sync.upstream < newest.upstream or sync.downstream < newest.downstream):
             best = None
         newest = sync
         if sync.upstream <= position:
@@ -412,10 +417,12 @@ def _by_time(request: MoveRequest, found: Placement, old: RecordLog | None, new:
     if position is None:
         return _unknown(f"'{request.cluster}' has no record of time {time_ms} ms or later (yet)")
     text = f"it is the first record of time {time_ms} ms or later"
-    if found.position is None or found.guarantee == "unproved" or position > found.position:
+    if found.position is None or found.guarantee == "unproved":
         return Placement(
             position, "at-least-once", None, f"{text}. What only '{request.cluster}' has was not looked for"
         )
+    if position > found.position:  # the last record is missing there, and others that were not read are older
+        return found
     again = sum(1 for _ in new.records(request.partition, position, found.position))
     overlap = None if found.overlap is None else again + found.overlap
     return Placement(position, "at-least-once", overlap, f"{text}; {found.evidence}", found.anchor, found.besides)

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. What is left may be too much, and is never too little: Spark evaluates each condition on the rows that are read.
+1. What is left may be too much, and is never too little: each condition is evaluated on the rows that are read.
 2. The cluster, the topic, the partition and the offset of a record are known before it is read.
 3. Of a time, only a lower bound leaves something out. A broker looks for the first record that is not earlier, so all
    records before it are earlier, also where the producers' times are out of order. After it may be earlier ones: an upper
@@ -30,9 +30,6 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "in": lambda value, values: value in values,
-    "starts with": str.startswith,
-    "ends with": str.endswith,
-    "contains": operator.contains,
 }
 """The operators of conditions."""
 
@@ -104,10 +101,9 @@ def _bounds(conditions: Collection[Condition]) -> tuple[int, int | None]:
     """Return the least value of a whole number that conditions allow, at least 0, and the first one that is too large."""
     lows, highs = [0], []
     for _, sign, value in conditions:
+        values = value if sign == "in" else (value,)
         if sign in (">", ">=", "=", "in"):
-            least = value if sign != "in" else min(value, default=0)
-            lows.append(least + (sign == ">"))
+            lows.append(min(values, default=0) + (sign == ">"))
         if sign in ("<", "<=", "=", "in"):
-            most = value if sign != "in" else max(value, default=0)
-            highs.append(most + (sign != "<"))
+            highs.append(max(values, default=-1) + (sign != "<"))
     return max(lows), max(0, min(highs)) if highs else None

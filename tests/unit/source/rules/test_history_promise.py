@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import OffsetResolutionError
-from dynamic_kafka.history.coverage import Coverage, Node, Offsets, Part, arranged, covered, part_of
+from dynamic_kafka.history.coverage import Coverage, Node, Offsets, Part, arranged, covered, gaps_between, part_of
 from dynamic_kafka.history.model import HistoryGap, Place
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.promise import Promise, Seen, decode_promise, encode_promise, seen_in
@@ -186,11 +186,26 @@ def test_of_many_gaps_the_smallest_are_left_within_spans() -> None:
             Coverage((Offsets(0, 10, 9),), (), (Offsets(1, 9, 4),), ordered=False),
         ),
         ([Part((Offsets(0, 9, 5),)), part(9)], Coverage((Offsets(0, 9, 5), whole(9, 10)))),
+        ([part(2), part(0), part(4)], Coverage((whole(0, 1), whole(2, 3), whole(4, 5)), ordered=False)),
+        (
+            [part(5, 6, 7, 8), Part((Offsets(6, 14, 3),))],
+            Coverage((Offsets(5, 14, 7),), (), (Offsets(6, 9, 3),), ordered=False),
+        ),
+        (
+            [Part((Offsets(0, 9, 2),)), Part((Offsets(1, 9, 5),))],
+            Coverage((Offsets(0, 9, 7),), (), (Offsets(1, 9, 2),), ordered=False),
+        ),
+        ([part(5, 6, 7), part(6, 7, 8)], Coverage((whole(5, 9),), (whole(6, 8),), ordered=False)),
     ],
 )
 def test_a_coverage_is_what_all_parts_have(parts: list[Part], expected: Coverage) -> None:
     """What is there, what is twice for certain or maybe, and whether it is in order."""
     assert covered(parts) == expected
+
+
+def test_offsets_between_spans_are_gaps() -> None:
+    """Spans that touch each other have none between."""
+    assert gaps_between([whole(1, 2), whole(4, 5), Offsets(5, 9, 2)]) == [Offsets(2, 4, 2)]
 
 
 def test_files_are_in_the_order_of_offsets_and_then_of_times() -> None:
@@ -204,6 +219,9 @@ def test_files_are_in_the_order_of_offsets_and_then_of_times() -> None:
     turned = [Node((1,), {"q": 9}), Node((2,), {"q": 0}), gap]
     assert arranged(turned, by_offset=False) == [0, 1, 2]
     assert arranged(turned, by_offset=True) == [1, 2, 0]
+    assert arranged([Node((1,), {"p": 0}), gap], by_offset=True) == [1, 0]
+    of_both = [Node((1,), {"p": 0}), Node((5,), {"q": 0}), Node((0,), {"p": 1, "q": 1})]
+    assert arranged(of_both, by_offset=True) == [0, 1, 2]
 
 
 @given(late=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), max_size=8), data=st.data())
@@ -240,6 +258,7 @@ def test_files_that_wait_for_each_other_are_in_the_order_of_times() -> None:
     """There is no order of all offsets. Each file comes once, and a gap not before the others."""
     files = [Node((2,), {"p": 0, "q": 10}), Node((1,), {"p": 10, "q": 0}), Node((), {"p": 5}, is_gap=True)]
     assert arranged(files, by_offset=True) == [1, 0, 2]
+    assert arranged([*files[:2], Node((3,), {"p": 20})], by_offset=True) == [1, 0, 2]
 
 
 def test_what_was_seen_of_rows_is_counted_by_place() -> None:
