@@ -1,11 +1,11 @@
-"""Helpers for formats that are Spark's own expressions: values as text, and expressions that are evaluated once.
+"""Types and expressions that formats and tables share: values as text, and expressions that are evaluated once.
 
 None of them depends on the session's time zone or on ANSI mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
@@ -42,7 +42,6 @@ __all__ = [
     "changes_type",
     "check_names",
     "decoded_struct",
-    "either",
     "has",
     "let",
     "named",
@@ -53,7 +52,6 @@ __all__ = [
     "rebuilt",
     "retyped",
     "temporal_text",
-    "with_error",
     "without_call_sites",
 ]
 
@@ -114,22 +112,10 @@ def once(column: Column) -> Column:
     return F.when(F.spark_partition_id() >= 0, column)
 
 
-def either(conditions: Iterable[Column]) -> Column:
-    """Return whether one of the conditions is true; false if there are none."""
-    result = F.lit(False)
-    for condition in conditions:
-        result = result | condition
-    return result
-
-
-def with_error(schema: StructType) -> StructType:
-    """Return a schema with the additional field `ERROR`."""
-    return StructType([*schema.fields, StructField(ERROR, StringType())])
-
-
 def decoded_struct(form: Format, schema: StructType) -> StructType:
-    """Return the type of what a format's `decode` returns for a schema."""
-    return with_error(changes_type(schema, form.metadata) if form.changelog else schema)
+    """Return the type of what a format's decoder returns for a schema."""
+    found = changes_type(schema, form.metadata) if form.changelog else schema
+    return StructType([*found.fields, StructField(ERROR, StringType())])
 
 
 def changes_type(row: StructType, metadata: Mapping[str, DataType]) -> StructType:

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.expressions import changes_type, nullable
 
 __all__ = ["CANAL", "DEBEZIUM", "DEBEZIUM_RECORD", "MAXWELL", "OGG", "Envelope", "no_envelope"]
 
@@ -138,10 +137,6 @@ class Envelope:
         for name, field_type in {m.field: m.field_type for m in self.metadata.values()}.items():
             found.add(name, field_type)
         return found
-
-    def rows_and_metadata(self, row: StructType) -> StructType:
-        """Return the type of decoded messages about rows of the type `row`, without `ERROR`."""
-        return changes_type(nullable(row), {name: found.type for name, found in self.metadata.items()})
 
     def written(self, row: DataType) -> StructType:
         """Return the schema of a message that is written about rows of the type `row`."""
