@@ -67,7 +67,7 @@ else:
 
             @classmethod
             def typeName(cls) -> NoReturn:  # noqa: N802
-                """Refuse to be told to Spark, or to Arrow."""
+                """Refuse to be used with Spark or Arrow."""
                 raise too_old(
                     "The type TIME", "4.2", "Use another type, such as STRING or INT, or leave the column out"
                 )
