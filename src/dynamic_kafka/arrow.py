@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -14,7 +15,7 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
-from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
+from dynamic_kafka.spark.comparisons import SIGNS, Comparison, condition_of, expression_of
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
 
 __all__ = ["read_arrow"]
@@ -71,9 +72,10 @@ def read_arrow(
     types = pa.schema([(field.name, arrow_type(field.dataType)) for field in read])
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
-    reader.take([_checked(condition, types) for condition in conditions])
+    checked = [_checked(condition, types) for condition in conditions]
+    reader.conditions = tuple(found for one in checked if (found := condition_of(one)) is not None)
     schema = pa.schema([types.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema))
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, expression_of(checked, types)))
 
 
 def _of_spark(columns: pa.Schema) -> StructType:
@@ -137,7 +139,9 @@ def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType:
     return found
 
 
-def _batches(reader: DynamicKafkaReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(reader: DynamicKafkaReader, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
     for partition in reader.partitions():
         for batch in reader.rows(partition):
-            yield batch.select(schema.names)
+            kept = batch if where is None else batch.filter(where)
+            if len(kept):
+                yield kept.select(schema.names)

@@ -78,7 +78,7 @@ def count_part(left: Iterator[int]) -> None:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What decodes a format's messages in the process that uses it.
+    """A decoder of a format's messages. It is made in the process that uses it.
 
     Args:
         rows: Takes a binary array and returns a struct array of the columns and `ERROR`; of a changelog format

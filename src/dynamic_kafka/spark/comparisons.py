@@ -78,10 +78,10 @@ def condition_of(found: Comparison) -> Condition | None:
 
 
 def expression_of(comparisons: Iterable[Comparison], types: pa.Schema) -> pc.Expression | None:
-    """Return comparisons as one expression on batches; None if there is none that can be evaluated.
+    """Return comparisons as one expression on batches; None without one.
 
     Args:
-        comparisons: The comparisons. They may name columns that do not exist.
+        comparisons: The comparisons. One with a column that does not exist, or with another type's value, is ignored.
         types: The columns of the batches.
     """
     found = (_expression(one, type_) for one in comparisons if (type_ := _type_at(one.path, types)) is not None)

@@ -46,7 +46,6 @@ from dynamic_kafka.spark_versions import (
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
     from dynamic_kafka.sink.configure import SinkObjects
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
-    from dynamic_kafka.spark.comparisons import Comparison
     from dynamic_kafka.spark.message_formats import MessageFormats
     from dynamic_kafka.spark.messages import Messages
 
@@ -302,9 +300,6 @@ class ObservedInputPartition(DynamicKafkaInputPartition):
 class _ExecutorSide:
     """The part of both readers that runs on the executors."""
 
-    _where: pc.Expression | None = None
-    """What is known of wanted rows; see `comparisons`."""
-
     def __init__(self, settings: SourceSettings, schema: StructType, messages: Messages | None = None) -> None:
         fetched = schema if messages is None else messages.fetched(schema)
         self._settings = with_columns(settings, fetched)
@@ -324,8 +319,7 @@ class _ExecutorSide:
         if not isinstance(partition, DynamicKafkaInputPartition):
             return iter(())  # Spark creates an empty partition if a plan has none
         if LAST_ROW not in self._schema.names:
-            batches = self._read(partition)
-            return batches if self._where is None else _filtered(batches, self._where)
+            return self._read(partition)
         from dynamic_kafka.spark.last_row import last_row, with_column
 
         if partition.task.last_row:
@@ -381,14 +375,6 @@ class _ExecutorSide:
         return tally
 
 
-def _filtered(batches: Iterator[pa.RecordBatch], where: pc.Expression) -> Iterator[pa.RecordBatch]:
-    """Yield the rows for which an expression is true."""
-    for batch in batches:
-        kept = batch.filter(where)
-        if len(kept):
-            yield kept
-
-
 def _with_history_row(
     batches: Iterator[pa.RecordBatch], row: pa.Field, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
@@ -403,24 +389,14 @@ def _with_history_row(
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    _conditions: tuple[Condition, ...] = ()
-
-    def take(self, comparisons: Sequence[Comparison]) -> None:
-        """Leave out offsets and rows that do not fulfil these conditions, as far as that is known."""
-        import pyarrow as pa
-
-        from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.spark.comparisons import condition_of, expression_of
-
-        self._conditions = tuple(c for one in comparisons if (c := condition_of(one)) is not None)
-        types = pa.schema([(column.name, arrow_type(column.dataType)) for column in self._schema.fields])
-        self._where = expression_of(comparisons, types)
+    conditions: tuple[Condition, ...] = ()
+    """Conditions that all wanted rows fulfil. Offsets that cannot have such rows are not read; see `pruning`."""
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
+        tasks = SourceEnumerator(self._settings).batch_tasks(self.conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
 
 

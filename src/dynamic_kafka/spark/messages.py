@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from dynamic_kafka.errors import RecordError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, FormatOptions, format_named
@@ -160,6 +160,8 @@ class Messages:
         decoders = [part.decoder(upsert=upsert) for part in self.parts]
         if tally is not None:
             tally.count_decode_errors({})
+        names = [name for name in self.columns if name != LAST_ROW]
+        types = [arrow_type(part.type) for part in self.parts]
         left_out, first = 0, None
         for batch in batches:
             found = [decode(batch) for decode in decoders]
@@ -168,11 +170,10 @@ class Messages:
                 first = first or _first_place(batch, why)
                 left_out += len(why) - why.null_count
                 self._refuse(batch, why, tally)
-            made = {p.name: _column(p, rows) for p, rows in zip(self.parts, found, strict=True)}
+            made = {p.name: _column(p, rows, type_) for p, rows, type_ in zip(self.parts, found, types, strict=True)}
             if LEFT_OUT in self.columns:
                 made[LEFT_OUT] = pa.nulls(len(batch), pa.bool_()) if why is None else _true_or_null(why.is_valid())
-            arrays = [made[name] if name in made else batch[name] for name in self.columns if name != LAST_ROW]
-            whole = pa.RecordBatch.from_arrays(arrays, [name for name in self.columns if name != LAST_ROW])
+            whole = pa.RecordBatch.from_arrays([made[name] if name in made else batch[name] for name in names], names)
             keep = self._kept(batch, found, why)
             if keep is not None:
                 whole = whole.filter(keep)
@@ -205,7 +206,7 @@ class Messages:
             return None
         import pyarrow.compute as pc
 
-        keep = pa.array([True] * len(batch))
+        keep = pa.repeat(True, len(batch))
         for rows in missing:
             keep = pc.and_not(keep, rows)
         if HISTORY_ROW in batch.schema.names:
@@ -295,10 +296,9 @@ def _errors_of(part: Part, rows: pa.Array) -> Iterator[tuple[int, str]]:
                 yield i, f"Column '{name}' is NULL, but it is in the PRIMARY KEY"
 
 
-def _column(part: Part, rows: pa.Array) -> pa.Array:
-    """Return a column of a query."""
-    type_: Any = arrow_type(part.type)
-    if isinstance(part.type, ArrayType) and format_named(part.form).changelog:
+def _column(part: Part, rows: pa.Array, type_: Any) -> pa.Array:
+    """Return a column of a query, of its Arrow type."""
+    if format_named(part.form).changelog:
         return _changes(rows, type_)
     return _struct(rows, type_) if isinstance(part.type, StructType) else rows.field(part.name)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +16,6 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
-    MapType,
     StringType,
     StructField,
     StructType,
@@ -265,21 +263,8 @@ def _history_row(table: KafkaTable) -> StructField | None:
     if "history.path" not in table.source or table.changelog:
         return None
     columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
-    row = StructType([StructField(c.name, _nullable(cast_type(c.type))) for c in columns])
+    row = nullable(StructType([StructField(c.name, cast_type(c.type)) for c in columns]))
     return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
-
-
-def _nullable(type_: DataType) -> Any:
-    """Return a type with nullable parts and without metadata."""
-    match type_:
-        case StructType():
-            return StructType([StructField(f.name, _nullable(f.dataType)) for f in type_.fields])
-        case ArrayType(elementType=element):
-            return ArrayType(_nullable(element))
-        case MapType(keyType=key, valueType=value):
-            return MapType(key, _nullable(value))
-        case _:
-            return type_
 
 
 def _encodings(table: KafkaTable) -> Iterator[Encoding]:

@@ -68,7 +68,7 @@ def test_a_pattern_leaves_out_databases() -> None:
     ]
 
 
-@pytest.mark.parametrize("pattern", [r"\p{L}+", "[a-z&&[^b]]", r"\Qa.b\E", "(?<name>a)", "(", "[[a]b]"])
+@pytest.mark.parametrize("pattern", [r"\p{L}+", "[a-z&&[^b]]", r"\Qa.b\E", "(?<name>a)", "(", "[[a]b]", " "])
 def test_a_pattern_that_java_and_python_read_differently_is_refused(pattern: str) -> None:
     """Tables were read with Java's patterns in Flink, and must not change their meaning here."""
     with pytest.raises(InvalidOptionError, match="a regular expression that Java and Python read in the same way"):

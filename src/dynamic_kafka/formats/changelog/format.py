@@ -44,7 +44,7 @@ from dynamic_kafka.formats.format import (
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
 from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, SEMANTIC_PREFIXES, Plan, plain, plan_of_connect
 from dynamic_kafka.formats.kernel import decoder
-from dynamic_kafka.options import Option, Parser, boolean
+from dynamic_kafka.options import Option, boolean, non_blank
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,9 +147,7 @@ def _regex(text: str) -> re.Pattern[str]:
             raise ValueError(str(error)) from None
 
 
-_REGEX = Parser(
-    lambda text: _regex(text).pattern, "a regular expression that Java and Python read in the same way, such as shop_.*"
-)
+_REGEX = non_blank("a regular expression that Java and Python read in the same way, such as shop_.*", _regex)
 
 
 def _is_word(pattern: str) -> bool:
