@@ -135,6 +135,9 @@ observe: install ## Watch a query with Prometheus while a cluster stops, e.g. AR
 migrate: install ## Move a query from a cluster that dies to its mirror and back, and count its rows
 	$(BIN)/python -m examples.migration.main
 
+cluster: install ## Submit a job to a Spark cluster of two workers that get the package with it, and count its rows
+	$(BIN)/python -m pytest -q -n 0 -m '' tests/spark/test_submit.py
+
 bench: install ## Measure, e.g. BENCH_ARGS='--help'
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
