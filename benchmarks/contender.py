@@ -250,6 +250,26 @@ class Contender:
         messages.count()
         return time.perf_counter() - began
 
+    def count_since(self, options: Options, *, since_ms: int, by: str) -> float:
+        """Count the messages since a time, and return the seconds it takes.
+
+        Args:
+            options: The options of Spark's connector.
+            since_ms: The time.
+            by: For ours: `where` for a condition of the query, `start` for the startup mode of its table.
+        """
+        began = time.perf_counter()
+        if self._format == "kafka":
+            messages = self._spark.read.format(self._format).options(**options).load()
+            messages.where(f"timestamp >= timestamp_millis({since_ms})").count()
+            return time.perf_counter() - began
+        start = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": str(since_ms)}
+        columns = "id BIGINT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'"
+        self._create_table("since", columns, options, {"format": "json", **(start if by == "start" else {})})
+        where = f"WHERE ts >= TO_TIMESTAMP_LTZ({since_ms}, 3)" if by == "where" else ""
+        self._environment.sql_query(f"SELECT COUNT(*) AS n FROM since {where}").collect()
+        return time.perf_counter() - began
+
     def write(self, options: Options, *, rows: int, value_bytes: int) -> Result:
         """Write rows in a batch, generated in two tasks, and return the seconds it takes."""
         df = self._spark.range(0, rows, 1, 2).select(rpad(col("id").cast("string"), value_bytes, "x").alias("value"))

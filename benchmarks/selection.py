@@ -1,7 +1,8 @@
-"""(s) What a query asks for: few columns of wide messages, and counts."""
+"""(s) What a query asks for: few columns of wide messages, counts, and the last records of a topic."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -16,6 +17,7 @@ __all__ = ["selection"]
 
 _PARTITIONS = 8
 _FIELDS = (20, 100)
+_LATE = 100
 
 Tell = Callable[[str], None]
 
@@ -39,9 +41,23 @@ def selection(records: int, count: int, tell: Tell) -> Iterator[Result]:
                 yield from _beside(
                     drivers, f"2 of {fields} columns, {by}", measured, target=4.0, records=n, count=count, tell=tell
                 )
-        options = _options(broker, f"wide-{_FIELDS[0]}")
+        topic, since_ms = f"wide-{_FIELDS[0]}", int(time.time() * 1000)
+        options = _options(broker, topic)
         counts = (partial(ours, "count", options=options), partial(jvm, "count", options=options))
         yield from _beside(drivers, "COUNT(*)", counts, target=5.0, records=records, count=count, tell=tell)
+        late = records // _LATE
+        fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=late, fields=_FIELDS[0])
+
+        def since(driver: Driver, by: str = "where") -> float:
+            return float(driver("count_since", options=options, since_ms=since_ms, by=by))
+
+        last = (partial(since, ours), partial(since, jvm))
+        name, all_ = "the last 1 %, WHERE timestamp", records + late
+        yield from _beside(drivers, name, last, target=30.0, records=all_, count=count, tell=tell)
+        starts = {"ours": (ours, partial(since, ours)), "startup mode": (ours, partial(since, ours, "start"))}
+        name = "the last 1 %, WHERE or startup mode"
+        targets: dict[str, Target] = {"startup mode": (1 / 1.3, "at least")}
+        yield from compared("s", name, starts, targets, records=all_, count=count, tell=tell)
 
 
 def _options(broker: KafkaBroker, topic: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -15,7 +14,7 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
-from dynamic_kafka.spark.comparisons import SIGNS, Comparison, condition_of, expression_of
+from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
 
 __all__ = ["read_arrow"]
@@ -73,9 +72,9 @@ def read_arrow(
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
     checked = [_checked(condition, types) for condition in conditions]
-    reader.conditions = tuple(found for one in checked if (found := condition_of(one)) is not None)
+    reader.take(checked)
     schema = pa.schema([types.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, expression_of(checked, types)))
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema))
 
 
 def _of_spark(columns: pa.Schema) -> StructType:
@@ -139,9 +138,7 @@ def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType:
     return found
 
 
-def _batches(reader: DynamicKafkaReader, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+def _batches(reader: DynamicKafkaReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for partition in reader.partitions():
         for batch in reader.rows(partition):
-            kept = batch if where is None else batch.filter(where)
-            if len(kept):
-                yield kept.select(schema.names)
+            yield batch.select(schema.names)

@@ -8,17 +8,20 @@ Rules:
    what `format.on-error` says, whatever the conditions are.
 3. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
 
-`read_arrow` has them from its user. Spark's own filters are not taken: Spark 4.1 to 4.3 keep what a reader makes of them for
-all queries on one DataFrame, so `df.where(...)` would take rows from the next query on `df`.
+`read_arrow` has them from its user, and a query of SQL from its text (`sql.conditions`). Spark's own filters are not taken:
+Spark 4.1 to 4.3 keep what a reader makes of them for all queries on one DataFrame, so `df.where(...)` would take rows from
+the next query on `df`.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import json
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-__all__ = ["SIGNS", "Comparison", "condition_of", "expression_of"]
+__all__ = ["SIGNS", "Comparison", "as_text", "condition_of", "described", "expression_of", "from_text"]
 
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
-"""The operators."""
+"""The operators that users know. Queries of SQL have `starts with`, too."""
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT: tuple[tuple[str, type], ...] = (
@@ -59,6 +62,41 @@ class Comparison(NamedTuple):
     path: tuple[str, ...]
     sign: str
     value: Any
+
+
+def as_text(comparisons: Iterable[tuple[Comparison, pa.DataType]]) -> str:
+    """Return comparisons, each with the type of its value, as the text of an option."""
+    import pyarrow as pa
+
+    names, columns = [], []
+    for found, type_ in comparisons:
+        values = list(found.value) if found.sign in ("in", "not in") else [found.value]
+        names.append(json.dumps([found.path, found.sign]))
+        columns.append(pa.array([values], pa.list_(type_)))
+    batch = pa.RecordBatch.from_arrays(columns, names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def from_text(text: str) -> tuple[Comparison, ...]:
+    """Return the comparisons of an option's text."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(base64.b64decode(text)) as reader:
+        (batch,) = reader
+    found = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        path, sign = json.loads(name)
+        values = column[0].as_py()
+        found.append(Comparison(tuple(path), sign, tuple(values) if sign in ("in", "not in") else values[0]))
+    return tuple(found)
+
+
+def described(text: str) -> str:
+    """Return the comparisons of an option's text for people."""
+    return " AND ".join(f"{'.'.join(one.path)} {one.sign} {one.value!r}" for one in from_text(text))
 
 
 def condition_of(found: Comparison) -> Condition | None:
@@ -123,8 +161,12 @@ def _expression(found: Comparison, type_: pa.DataType) -> pc.Expression | None:
         return None
     match found.sign:
         case "in" | "not in":
-            among = field.isin(compared)
+            # Arrow's sets have 0.0 and -0.0 as two values.
+            same = [field == value for value in compared] if pa.types.is_floating(type_) else [field.isin(compared)]
+            among = reduce(or_, same, pc.scalar(False))
             return field.is_valid() & (among if found.sign == "in" else ~among)
+        case "starts with":
+            return pc.starts_with(field, pattern=values[0]) if pa.types.is_string(type_) else None
         case ">" | ">=" if pa.types.is_floating(type_):
             return COMPARISONS[found.sign](field, compared[0]) | pc.is_nan(field)
         case _:

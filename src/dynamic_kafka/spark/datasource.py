@@ -31,6 +31,7 @@ from dynamic_kafka.spark.columns import (
     DECODING,
     HISTORY_ROW,
     LAST_ROW,
+    LEFT_OUT,
     check_columns,
     with_columns,
 )
@@ -46,6 +47,7 @@ from dynamic_kafka.spark_versions import (
 # Every Spark session imports this module through pyspark_dynamic_kafka, so slow modules are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
     from dynamic_kafka.sink.configure import SinkObjects
@@ -58,11 +60,13 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
+    from dynamic_kafka.spark.comparisons import Comparison
     from dynamic_kafka.spark.message_formats import MessageFormats
     from dynamic_kafka.spark.messages import Messages
 
 __all__ = [
     "ARCHIVE_PLAN",
+    "CONDITIONS",
     "NAME",
     "DynamicKafkaDataSource",
     "activate",
@@ -74,6 +78,8 @@ _log = logging.getLogger(__name__)
 NAME = "dynamic-kafka"
 ARCHIVE_PLAN = "__archive"
 """The option by which `dynamic_kafka.archive` asks for the writer of a batch into an archive; no option for users."""
+CONDITIONS = "__conditions"
+"""The option by which a query of SQL says which rows it wants, as `comparisons.as_text`; no option for users."""
 
 
 class DynamicKafkaDataSource(DataSource):
@@ -98,7 +104,7 @@ class DynamicKafkaDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._made_here = True
-        self._source_options: Mapping[str, str] = options
+        self._source_options: Mapping[str, str] = {k: text for k, text in options.items() if k != CONDITIONS}
         if any(name.lower().startswith(DECODING) for name in options):
             from dynamic_kafka.spark.message_formats import message_formats
 
@@ -142,7 +148,12 @@ class DynamicKafkaDataSource(DataSource):
             _log.warning(
                 "A batch query reads everything at once: maxOffsetsPerTrigger and the other limits have no effect"
             )
-        return DynamicKafkaReader(settings, *self._columns(schema))
+        reader = DynamicKafkaReader(settings, *self._columns(schema))
+        if CONDITIONS in self.options:
+            from dynamic_kafka.spark.comparisons import from_text
+
+            reader.take(from_text(self.options[CONDITIONS]))
+        return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
@@ -389,14 +400,39 @@ def _with_history_row(
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    conditions: tuple[Condition, ...] = ()
-    """Conditions that all wanted rows fulfil. Offsets that cannot have such rows are not read; see `pruning`."""
+    _conditions: tuple[Condition, ...] = ()
+    _where: pc.Expression | None = None
+
+    def take(self, wanted: Sequence[Comparison]) -> None:
+        """Leave out offsets and rows that are not wanted; see `comparisons`. The query has to drop all others itself."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from dynamic_kafka.formats.arrow import arrow_type
+        from dynamic_kafka.spark.comparisons import condition_of, expression_of
+
+        self._conditions = tuple(found for one in wanted if (found := condition_of(one)) is not None)
+        compared = {one.path[0] for one in wanted}
+        types = [
+            (column.name, arrow_type(column.dataType)) for column in self._schema.fields if column.name in compared
+        ]
+        self._where = expression_of(wanted, pa.schema(types))
+        for name in (LEFT_OUT, HISTORY_ROW):  # rows that do not have the columns of a message
+            if self._where is not None and name in self._schema.names:
+                self._where |= pc.field(name).is_valid()
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one task's ranges, without rows that are not wanted."""
+        for batch in super().rows(partition):
+            kept = batch if self._where is None else batch.filter(self._where)
+            if len(kept):
+                yield kept
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self.conditions)
+        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
         return [DynamicKafkaInputPartition(task) for task in tasks]
 
 

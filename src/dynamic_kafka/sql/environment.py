@@ -385,7 +385,11 @@ class TableEnvironment:
             rows = self._prepared(query)[1] if isinstance(query, s.InsertInto) else self._queries.query(query.text)
             with redirect_stdout(io.StringIO()) as plan:  # Spark only prints it
                 rows.select("*").explain()  # without select, Spark does not see that it is a stream
-            plans.append(plan.getvalue())
+            taken = (
+                f"The source of {table} leaves out rows, and offsets where it can: {conditions}\n"
+                for table, conditions in self._queries.conditions.items()
+            )
+            plans.append(plan.getvalue() + "".join(taken))
         return plans
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.spark.comparisons import described
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.sql.catalog import Catalog, View, hinted
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -35,6 +36,7 @@ from dynamic_kafka.sql.tables import Table, read_table
 from dynamic_kafka.sql.types import cast_type
 from dynamic_kafka.sql.used_columns import reads_known, used_names, with_columns
 from dynamic_kafka.sql.versions import VersionedTables
+from dynamic_kafka.sql.wanted_rows import wanted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +65,7 @@ class Queries:
         self.lock = lock_of(spark)
         self.catalog = Catalog(spark, self.forget)
         self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
+        self.conditions: dict[str, str] = {}  # those that the sources of the last query's tables take, by view
         self._arrivals = Arrivals(
             spark, self.catalog.tables, self.catalog.views, self.catalog.places, read=self._read, keep=self._keep
         )
@@ -137,25 +140,29 @@ class Queries:
     def _narrowed(self, query: Query, translated: str, rows: DataFrame, *, streaming: bool) -> DataFrame:
         """Return the rows of a query, from tables with only what it uses.
 
-        Spark's Python data sources do not learn which columns a query needs. So such tables stand in the place of the whole
-        ones while Spark analyzes the query a second time. What is wrong in it was said by then, with all columns known.
+        Spark's Python data sources do not learn which columns a query needs, and share between queries what they learn of
+        conditions. So such tables stand in the place of the whole ones while Spark analyzes the query a second time. What is
+        wrong in it was said by then, with all columns known.
         """
+        self.conditions.clear()
         if not reads_known(query, self._is_known):
             return rows
         narrow: dict[str, DataFrame] = {}
         for view, table in self._tables_of(query):
             if not isinstance(table, KafkaTable) or self._made.get(view) != streaming:
                 continue
-            names = used_names(query, translated)
-            if names is None:
-                continue
-            used = replace(table, definition=with_columns(table.definition, names, streaming=streaming))
-            if used == table:
-                continue
-            found = (view, streaming, *(column.name for column in used.definition.columns))
-            if found not in self._narrow:
-                self._narrow[found] = self._read(used, streaming=streaming)
-            narrow[view] = self._narrow[found]
+            used, names = table, used_names(query, translated)
+            if names is not None:
+                used = replace(table, definition=with_columns(table.definition, names, streaming=streaming))
+            if not streaming and not table.changelog and (wanted := self._wanted(query, view, table)):
+                # Not kept for other queries, because times such as NOW() are new ones in each.
+                narrow[view] = self._read(replace(used, wanted=wanted), streaming=False)
+                self.conditions[view] = described(wanted)
+            elif used != table:
+                found = (view, streaming, *(column.name for column in used.definition.columns))
+                if found not in self._narrow:
+                    self._narrow[found] = self._read(used, streaming=streaming)
+                narrow[view] = self._narrow[found]
         if not narrow:
             return rows
         whole = {view: self._spark.table(quoted(view)) for view in narrow}
@@ -166,6 +173,24 @@ class Queries:
         finally:
             for view, table_rows in whole.items():
                 table_rows.createOrReplaceTempView(quoted(view))
+
+    def _wanted(self, query: Query, view: str, table: KafkaTable) -> str:
+        """Return which rows a batch query wants of a table that Spark knows by a view."""
+        from dynamic_kafka.sql.dialect.query import parse_query
+        from dynamic_kafka.sql.dialect.translate import translate
+        from dynamic_kafka.sql.pushed_conditions import conditions_of
+
+        places = [place for place, name in _views_in(query) if name == view]
+        if len(places) != 1 or places[0] is None:
+            return ""
+        columns = {column.name.lower() for column in table.definition.columns}
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        return wanted_rows(
+            self._spark,
+            table,
+            conditions_of(query, places[0], columns),
+            lambda text: translate(parse_query(text), self._type_of, zone=zone, views={}),
+        )
 
     def _tables_of(self, query: Query) -> Iterator[tuple[str, Table]]:
         """Yield the tables that a query reads, each with the name of the view that Spark knows it by."""
@@ -316,6 +341,19 @@ class Queries:
             before._made.pop(key, None)
         known[key] = ref(self)
         self._made[key] = streaming
+
+
+def _views_in(query: Query) -> Iterator[tuple[int | None, str]]:
+    """Yield the places of all names of tables in a query, each with the name of the view that Spark knows it by."""
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import part_of_with
+
+    assert query.tree is not None
+    for table in query.tree.find_all(exp.Table):
+        if part_of_with(table) is None:
+            place = table.this.meta.get("start")
+            yield place, _hinted_view(query, place) if place in query.options else table.name.lower()
 
 
 def _hinted_view(query: Query, place: int) -> str:

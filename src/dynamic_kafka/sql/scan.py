@@ -35,7 +35,7 @@ from dynamic_kafka.spark.columns import (
     LAST_ROW,
     LEFT_OUT,
 )
-from dynamic_kafka.spark.datasource import NAME
+from dynamic_kafka.spark.datasource import CONDITIONS, NAME
 from dynamic_kafka.spark.messages import Part, column_of
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import (
@@ -95,6 +95,8 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
     needed = _needed(table)
     if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
         needed = needed.add(LAST_ROW, BooleanType())
+    if table.wanted:
+        options = {**options, CONDITIONS: table.wanted}
     messages = reader.format(NAME).schema(needed).options(**options).load()
     if LEFT_OUT in needed.names:
         left_out = F.count_if(F.col(LEFT_OUT)).alias(table.on_error.replace("-", "_"))

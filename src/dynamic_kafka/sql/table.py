@@ -84,6 +84,7 @@ class KafkaTable:
         on_error: The policy for messages that cannot be read.
         letters: The topic for them, for the policy `dead-letter`.
         bounded: Whether it has an end.
+        wanted: Which rows a query wants of it, as `wanted_rows`; empty for all.
     """
 
     definition: TableDefinition
@@ -95,6 +96,7 @@ class KafkaTable:
     on_error: str = "fail"
     letters: DeadLetters | None = None
     bounded: bool = False
+    wanted: str = ""
 
     @property
     def upsert(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
@@ -67,6 +67,8 @@ def cases(draw: st.DrawFn) -> tuple[pa.DataType, list[Any], Comparison]:
 
 
 @given(cases())
+@example((pa.float64(), [0.0, -0.0, 1.5], Comparison(("v", "x"), "in", (0.0,))))
+@example((pa.float64(), [0.0, -0.0, 1.5], Comparison(("v", "x"), "not in", (-0.0,))))
 def test_what_is_kept_is_what_spark_keeps(case: tuple[pa.DataType, list[Any], Comparison]) -> None:
     """In a field of a column, and in another process; a struct that is null has null fields. NaN cannot be given."""
     type_, rows, found = case

@@ -1,0 +1,166 @@
+"""Which conditions of a batch query its source can use: comparisons of a table's columns with constants. Pure.
+
+Spark evaluates the query with all its conditions again, so one that is not found here costs only time. One that is found
+has to leave the query's rows as they are:
+
+1. It is one of the conditions that a WHERE joins by AND, of the SELECT that reads the table. So no row without it gets out
+   of that SELECT.
+2. It is not true for a NULL. So it may be evaluated below any join: a row that an outer join makes of a missing one has
+   NULLs, and the WHERE drops it.
+3. The query names the table once, so no other part of it needs the rows that are left out.
+4. Its constants have the same values whenever the query runs. `NOW()` moves on until then, so it is only taken for a lower
+   bound, where an earlier time leaves out less.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.query import Query
+
+__all__ = ["Condition", "conditions_of"]
+
+_CONSTANT_FUNCTIONS = frozenset(("CAST", "TRY_CAST", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "TO_DATE"))
+"""Functions that have one value in a query if their arguments have."""
+_LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
+"""The units of intervals that are as long at any time."""
+_TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PREFIX = re.compile(r"([^%_\\]+)%")
+"""A pattern of LIKE that is a beginning."""
+
+
+class Condition(NamedTuple):
+    """A comparison of a column with constants.
+
+    Args:
+        column: The column's name as the query has it.
+        sign: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `starts with`.
+        constants: Expressions of Flink: one, or for `in` at least one.
+    """
+
+    column: str
+    sign: str
+    constants: tuple[str, ...]
+
+
+def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[Condition, ...]:
+    """Return the conditions of a query on the columns of one of its tables.
+
+    Args:
+        query: The parsed query. It `reads_known` tables and views alone, and names this table once.
+        place: The place of the table's name in the query.
+        columns: The table's columns, in lower case.
+    """
+    from sqlglot import exp
+
+    if query.tree is None:
+        return ()
+    table = next(t for t in query.tree.find_all(exp.Table) if t.this.meta.get("start") == place)
+    if any(value for part, value in table.args.items() if part not in ("this", "db", "catalog", "alias")):
+        return ()  # such as TABLESAMPLE, which comes before the WHERE
+    alias, parent = table.args.get("alias"), table.parent
+    select = None if parent is None else parent.parent
+    if not isinstance(parent, (exp.From, exp.Join)) or not isinstance(select, exp.Select):
+        return ()
+    name = table.alias_or_name.lower()
+    if name in columns or (alias is not None and alias.args.get("columns")):
+        return ()  # `t.x` may be a field of a column `t`
+    joined = select.args.get("joins") or select.args.get("laterals")
+    names = {name} if joined else {name, ""}
+    return tuple(
+        Condition(column.name, sign, tuple(map(_text, constants)))
+        for part in _parts(select.args.get("where"))
+        for column, sign, constants in _comparisons(part)
+        if isinstance(column, exp.Column) and len(column.parts) <= 2
+        if column.name.lower() in columns and column.table.lower() in names
+        if all(_is_constant(constant) or (sign in (">", ">=") and _is_of_now(constant)) for constant in constants)
+    )
+
+
+def _parts(where: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yield the conditions that a WHERE joins by AND."""
+    from sqlglot import exp
+
+    if where is not None:
+        condition = where.this.unnest()
+        yield from condition.flatten() if isinstance(condition, exp.And) else (condition,)
+
+
+def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[exp.Expr]]]:
+    """Yield the comparisons that all hold where a condition does: what is compared, the sign, and with what."""
+    from sqlglot import exp
+
+    signs = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+    match condition:
+        case exp.Column():
+            yield condition, "=", [exp.true()]
+        case exp.Not(this=exp.Column() as column):
+            yield column, "=", [exp.false()]
+        case exp.Binary(this=left, expression=right) if type(condition) in signs:
+            sign = signs[type(condition)]
+            yield left, sign, [right]
+            yield right, _TURNED[sign], [left]
+        case exp.Between(this=column):
+            yield column, ">=", [condition.args["low"]]
+            yield column, "<=", [condition.args["high"]]
+        case exp.In(this=column, expressions=constants) if constants:
+            yield column, "in", constants
+        case exp.Like(this=column, expression=exp.Literal(is_string=True, this=pattern)) if _PREFIX.fullmatch(pattern):
+            yield column, "starts with", [exp.Literal.string(pattern[:-1])]
+
+
+def _is_constant(value: exp.Expr) -> bool:
+    """Return whether an expression has one value, whenever it is evaluated."""
+    from sqlglot import exp
+
+    plain = (exp.Cast, exp.DataType, exp.DataTypeParam, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Boolean)
+    for part in value.walk():
+        if isinstance(part, exp.Literal):
+            if "\\" in part.this:  # the text would have another string
+                return False
+        elif isinstance(part, exp.Anonymous):
+            if str(part.this).upper() not in _CONSTANT_FUNCTIONS:
+                return False
+        elif not isinstance(part, (*plain, exp.Interval, exp.IntervalSpan, exp.Var)):
+            return False
+    return True
+
+
+def _is_of_now(value: exp.Expr) -> bool:
+    """Return whether an expression is the time at which a query runs, plus or minus an interval that is always as long."""
+    from sqlglot import exp
+
+    match value:
+        case exp.Add() | exp.Sub():
+            length = value.expression
+            if not isinstance(length, exp.Interval) or length.unit is None or not _is_constant(length):
+                return False
+            return {word.upper() for word in re.findall(r"[A-Za-z]+", length.unit.sql())} <= {*_LENGTHS, "TO"} and (
+                _is_of_now(value.this)
+            )
+        case exp.Paren(this=inner):
+            return _is_of_now(inner)
+        case exp.CurrentTimestamp():
+            return True
+        case _:
+            return isinstance(value, exp.Anonymous) and str(value.this).upper() == "NOW"
+
+
+def _text(constant: exp.Expr) -> str:
+    """Return a constant in Flink's SQL."""
+    from sqlglot import exp
+
+    from dynamic_kafka.sql.dialect.flink import Flink
+
+    def plain(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("CAST", "TRY_CAST"):  # the tree has a comma
+            value, type_ = node.expressions
+            return exp.Var(this=f"{node.this}({value.transform(plain).sql(dialect=Flink)} AS {type_.this})")
+        return node
+
+    return constant.transform(plain).sql(dialect=Flink)
