@@ -108,7 +108,7 @@ DIFFERENCES: dict[str, dict[str, int]] = {
     "Google's well-known types are rows of their fields": {"protobuf: a Timestamp as TIMESTAMP": 1},
     "invalid UTF-8 of proto2 is read with other characters": {"protobuf: proto2": 1, "protobuf: proto2, defaults": 1},
 }
-"""What is in docs/guides/migrating-from-flink.md: a text of it, and for each case how many messages are read otherwise."""
+"""What is in docs/guides/from-flink.md: a text of it, and for each case how many messages are read otherwise."""
 
 
 @cache

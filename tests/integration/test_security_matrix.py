@@ -88,7 +88,7 @@ def test_ways_in(secured: Secured, topic: Topic, way: Way) -> None:
     write_value(name, given, "2", sink("exactly-once"))
     assert read_values(name, given) == ["1", "2"]
     assert time.monotonic() - began < 20
-    check_row("ways", way.name, shown(way.properties), "read, written at least once and exactly once")
+    check_row("ways", way.name, shown(way.properties))
 
 
 def test_tokens_of_a_function_of_the_user(secured: Secured, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -25,8 +26,35 @@ PAGES = (
     "docs/reference/python",
     "docs/explanations/performance",
 )
+# What users of Spark's and Flink's connectors ask most often, as they type it, and where the answer is.
+QUESTIONS = {
+    "failOnDataLoss": "guides/reading.html#a-batch-that-cannot-be-read-any-more",
+    "offset out of range": "reference/errors.html#set-failondatalossfalse",
+    "kafka consumer lag": "guides/reading.html#consumer-groups-committed-offsets-and-lag",
+    "commit offsets": "guides/reading.html#consumer-groups-committed-offsets-and-lag",
+    "startingOffsets ignored": "guides/reading.html#where-a-query-starts-and-starts-again",
+    "reset offsets checkpoint": "reference/cli.html#offsets",
+    "maxOffsetsPerTrigger": "guides/reading.html#how-much-a-batch-reads",
+    "rate limit backpressure": "guides/reading.html#how-much-a-batch-reads",
+    "minPartitions parallelism": "guides/reading.html#how-much-a-batch-reads",
+    "new partitions": "guides/reading.html#new-partitions-topics-and-clusters",
+    "topic deleted recreated": "guides/reading.html#a-batch-that-cannot-be-read-any-more",
+    "json columns": "guides/reading.html#messages-as-columns",
+    "schema registry avro": "guides/sql.html#columns-from-a-schema-registry",
+    "idle partition watermark": "guides/event-time.html#what-holds-the-others-back",
+    "duplicates after restart": "guides/writing.html#duplicates-after-a-restart",
+    "ProducerFencedException": "reference/errors.html#generation-",
+    "transaction timeout": "explanations/exactly-once.html#time-limits",
+    "message too large": "guides/accidents.html",
+    "continuous trigger": "explanations/limits.html#spark",
+    "SSL handshake failed": "guides/security.html#what-is-said-if-it-is-wrong",
+}
 # The results of the search are in a part of the page with a root of its own.
 _RESULTS = "[...document.querySelectorAll('*')].map((e) => e.shadowRoot?.textContent ?? '').join('')"
+_HITS = (
+    "[...document.querySelectorAll('*')].flatMap((e) => [...e.shadowRoot?.querySelectorAll('a') ?? []])"
+    ".slice(0, 3).map((a) => a.href)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +100,20 @@ def test_the_search_finds_an_option(browser: Browser, width: int) -> None:
     browser.wait("document.activeElement.shadowRoot?.activeElement")
     browser.press(*"skip-offsets")
     browser.wait(f"{_RESULTS}.includes('A batch that cannot be read any more')")
+
+
+@pytest.mark.slow
+def test_the_search_answers_common_questions(browser: Browser) -> None:
+    """The answer is among the first three hits."""
+    browser.screen(1300, 900)
+    browser.open((SITE / "docs" / "tutorials" / "last-hour.html").as_uri())
+    browser.run("document.querySelector('.md-search__button').click()")
+    browser.wait("document.activeElement.shadowRoot?.activeElement")
+    for question, answer in QUESTIONS.items():
+        browser.run(
+            "(() => { const input = document.activeElement.shadowRoot.activeElement;"
+            f" input.value = '{question}'; input.dispatchEvent(new Event('input', {{bubbles: true}})) }})()"
+        )
+        page, _, heading = answer.partition("#")
+        hit = f"/docs/{page}?h={quote_plus(question)}{'#' if heading else ''}{heading}"
+        browser.wait(f"{_HITS}.some((hit) => hit.includes('{hit}'))")

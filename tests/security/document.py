@@ -30,6 +30,9 @@ _VARIABLE = (
         "Timed out",
     ),
     (re.compile(r"\d+/\d+ brokers are down"), "1/1 brokers are down"),
+    # What the page says once, before its tables.
+    (re.compile(r" The query stops because cluster-failure-mode=fail; .+"), ""),
+    (re.compile(r"; grant it with kafka-acls\.sh --add --allow-principal '[^']+'( --[a-z-]+ ('[^']+'|\w+))+"), ""),
 )
 
 

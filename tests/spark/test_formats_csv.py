@@ -191,7 +191,7 @@ def test_csv_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n:
 
 
 def test_where_csv_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
-    """The table in docs/guides/migrating-from-flink.md."""
+    """The table in docs/guides/from-flink.md."""
     cases: dict[Message, str | None] = {
         "a,1,2020-01-02\nb,2,2020-01-02": NO_LINE,  # Flink: the first line
         "a,12345,2020-01-02": misfit("e"),  # Flink: null

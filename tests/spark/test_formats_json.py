@@ -281,7 +281,7 @@ def test_json_is_read_as_it_stands(spark: SparkSession) -> None:
 
 
 def test_where_json_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:
-    """The table in docs/guides/migrating-from-flink.md."""
+    """The table in docs/guides/from-flink.md."""
     cases: dict[Message, str | None] = {
         '[{"a":1}]': NO_OBJECT,  # Flink: a row for each element
         '{"a":1,"a":2}': "{2, null, null}",  # Flink: the first one, if nothing else is missing

@@ -23,7 +23,7 @@ from dynamic_kafka.sql.table import Encoding
 
 READ = {**AVRO, **PROTOBUF, **TEXTS}
 """All formats, without Spark."""
-DOCS = Path(__file__).parents[3] / "docs" / "guides" / "migrating-from-flink.md"
+DOCS = Path(__file__).parents[3] / "docs" / "guides" / "from-flink.md"
 
 
 @pytest.fixture(scope="module")

@@ -339,7 +339,7 @@ def needed_files(job: Job, brokers: Mapping[str, int]) -> int:
 
     A client has a connection to each broker and each bootstrap server, and some pipes. A reading process has up to four
     clients for a cluster (one that reads and one that asks, for tasks with few records and for others), a writing one has
-    one, and up to four with transactions (docs/explanations/exactly-once.md).
+    one, and up to four with transactions (docs/reference/commit-log.md).
     """
     clients = max((_CLIENTS[purpose] for purpose in job.purposes), default=0)
     found = _BASE_FILES

@@ -2,7 +2,7 @@
 
 The native kernel reads and writes it (`native/decode/src/csv.rs`, `native/encode/src/csv.rs`).
 
-Source: org.apache.flink.formats.csv of Flink 2.3. The differences are in docs/guides/migrating-from-flink.md.
+Source: org.apache.flink.formats.csv of Flink 2.3. The differences are in docs/guides/from-flink.md.
 """
 
 from __future__ import annotations
