@@ -203,6 +203,6 @@ def test_every_argument_in_the_document_of_the_command_line_exists() -> None:
 
 def test_what_versions_of_spark_lack_is_in_the_document_for_operators() -> None:
     """Each thing for which tests are skipped has its row, with the version that has it, and no row is left over."""
-    chapter = TEXTS["docs/guides/operations.md"].partition("## Versions of Spark")[2].partition("\n## ")[0]
+    chapter = TEXTS["docs/guides/versions.md"].partition("## Versions of Spark")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| .*`(?:Trigger\.)?(\w+)`.* \| (\d+)\.(\d+) \|", chapter, re.MULTILINE)
     assert {what: (int(major), int(minor)) for what, major, minor in rows} == SINCE

@@ -35,6 +35,7 @@ from dynamic_kafka.spark.columns import (
     check_columns,
     with_columns,
 )
+from dynamic_kafka.spark.identity import OfOneVersion, query_of, run_of
 from dynamic_kafka.spark_versions import (
     DataSourceStreamArrowWriter,
     ReadAllAvailable,
@@ -195,7 +196,6 @@ class DynamicKafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, FBT001
         """Return the writer for `df.writeStream`. Complete mode appends each batch, as in Spark's own sink."""
         del overwrite
-        from dynamic_kafka.spark.identity import run_of
         from dynamic_kafka.spark.writers import stream_writer
 
         # In the process that only commits batches, Spark did not create this object but unpickled it.
@@ -308,7 +308,7 @@ class ObservedInputPartition(DynamicKafkaInputPartition):
     observation: Observation
 
 
-class _ExecutorSide:
+class _ExecutorSide(OfOneVersion):
     """The part of both readers that runs on the executors."""
 
     def __init__(self, settings: SourceSettings, schema: StructType, messages: Messages | None = None) -> None:
@@ -379,7 +379,6 @@ class _ExecutorSide:
         from pyspark import TaskContext
 
         from dynamic_kafka.source.executor.tally import tally_of
-        from dynamic_kafka.spark.identity import query_of
 
         tally = tally_of(partition.observation)
         tally.begin(*query_of(TaskContext.get()))

@@ -1,14 +1,38 @@
-"""Which query a task belongs to, and which run of a stream a process of the driver, as far as Spark tells it."""
+"""Which query and run of it a process of Spark belongs to, and which version of the package has planned its work."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark import TaskContext
 
-__all__ = ["query_of", "run_of"]
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.native import kernel
+
+__all__ = ["OfOneVersion", "query_of", "run_of"]
+
+
+class OfOneVersion:
+    """An object that the driver pickles for the executors. Another version of this package refuses to use it.
+
+    It would take the object for one of its own, whose parts may mean something else.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_version": kernel().__version__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        planned, own = state.pop("_version"), kernel().__version__
+        if planned != own:
+            raise DynamicKafkaError(
+                f"The driver has version {planned} of pyspark-dynamic-kafka, and {platform.node() or 'this machine'} has "
+                f"{own}. Install the same version on all machines"
+            )
+        self.__dict__.update(state)
 
 
 def query_of(context: TaskContext | None) -> tuple[str, str]:

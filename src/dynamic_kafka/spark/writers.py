@@ -25,6 +25,7 @@ from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings, WriteTask
 from dynamic_kafka.spark.foreach_batch import identity_and_run
+from dynamic_kafka.spark.identity import OfOneVersion, query_of
 from dynamic_kafka.spark.tcp_quickack import acknowledge_at_once
 from dynamic_kafka.spark_versions import DataSourceStreamArrowWriter
 
@@ -75,7 +76,7 @@ class KafkaCommitMessage(WriterCommitMessage):
         return {name: value for name, value in self.__dict__.items() if name != "observed" or value is not None}
 
 
-class _Writer:
+class _Writer(OfOneVersion):
     """The part that both writers share: a task in `write`, and the end of the batch on the driver."""
 
     def __init__(
@@ -94,7 +95,6 @@ class _Writer:
         message = self._write(iterator, used)
         if self._settings.metrics is not None:
             from dynamic_kafka.sink.tally import TaskObservation, client_numbers_of
-            from dynamic_kafka.spark.identity import query_of
 
             message.observed = TaskObservation(*query_of(TaskContext.get()), client_numbers_of(used))
         return message
