@@ -10,6 +10,7 @@ has to leave the query's rows as they are:
 3. The query names the table once, so no other part of it needs the rows that are left out.
 4. Its constants have the same values whenever the query runs. `NOW()` moves on until then, so it is only taken for a lower
    bound, where an earlier time leaves out less.
+5. The query has no temporal join: that checks the times of all rows, also of those that a condition drops.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
     """
     from sqlglot import exp
 
-    if query.tree is None:
+    from dynamic_kafka.sql.dialect.query import temporal_joins
+
+    if query.tree is None or temporal_joins(query.tree):
         return ()
     table = next(t for t in query.tree.find_all(exp.Table) if t.this.meta.get("start") == place)
     if any(value for part, value in table.args.items() if part not in ("this", "db", "catalog", "alias")):

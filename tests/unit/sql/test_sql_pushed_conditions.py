@@ -63,6 +63,7 @@ def test_comparisons_with_constants_are_found(where: str, conditions: list[str])
         "SELECT * FROM t AS x (off, ts, a) WHERE off > 5",
         "SELECT * FROM t AS flag WHERE flag.off > 5",
         "SELECT * FROM u WHERE EXISTS (SELECT * FROM t WHERE t.a = u.a) AND u.off > 5",
+        "SELECT * FROM t AS o JOIN r FOR SYSTEM_TIME AS OF o.ts AS v ON o.a = v.a WHERE o.off > 5",
         "SELECT * FROM TABLE(TUMBLE(TABLE t , DESCRIPTOR(ts), INTERVAL '1' MINUTE)) WHERE off > 5",
     ],
 )
