@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ArchiveError
@@ -82,16 +82,23 @@ class _Mirror:
     def read(self) -> list[Message]:
         """Read what is new."""
         address, topic = self._source
-        consumer = Consumer({"bootstrap.servers": address, "group.id": "mirror", "log_level": 0})
+        # The last offset may be the end of a transaction, which no message has.
+        consumer = Consumer(
+            {"bootstrap.servers": address, "group.id": "mirror", "enable.partition.eof": True, "log_level": 0}
+        )
         found: list[Message] = []
         try:
             for partition in _PARTITIONS:
                 _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
                 consumer.assign([TopicPartition(topic, partition, self._next[partition])])
                 while self._next[partition] < end:
-                    if (message := consumer.poll(20)) is not None and message.error() is None:
+                    if (message := consumer.poll(20)) is None:
+                        continue
+                    if (error := message.error()) is None:
                         found.append(message)
                         self._next[partition] = (message.offset() or 0) + 1
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        self._next[partition] = max(end, message.offset() or 0)
         finally:
             consumer.close()
         return found
