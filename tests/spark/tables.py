@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pyspark.sql import DataFrame
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.table import table_of
@@ -179,3 +180,11 @@ def commit(broker: KafkaBroker, group: str, topic: str, *offsets: int) -> None:
         consumer.commit(offsets=[TopicPartition(topic, p, o) for p, o in enumerate(offsets)], asynchronous=False)
     finally:
         consumer.close()
+
+
+def handed_over(df: DataFrame) -> int:
+    """The number of rows that Spark gets of the source for a query."""
+    df.collect()
+    leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
+    (scan,) = [leaves.apply(i) for i in range(leaves.size())]
+    return int(scan.metrics().get("numOutputRows").get().value())

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import FOR_EVER, Topic, create, first_rows, on, rows, without
+from tests.spark.tables import FOR_EVER, Topic, as_batches, create, first_rows, handed_over, on, rows, without
 from tests.versions import needs
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -127,3 +127,7 @@ def test_a_table_reads_its_own_columns_and_then_messages(
     expected = [(i, f"{'h' if i < 3 else 'n'}{i}", [i], at[i]) for i in range(6)]
     assert sorted(first_rows(env, f"{query} of_columns", 6)) == expected
     assert rows(env, "SELECT id, twice FROM of_columns WHERE name = 'h2' OR id = 5") == [(2, 4), (5, 10)]
+    assert rows(env, "SELECT id, name FROM of_columns WHERE id IN (1, 4, 9)") == [(1, "h1"), (4, "n4")]
+    with as_batches(env):
+        df = env.sql_query("SELECT id FROM of_columns WHERE id >= 2 AND at < TO_TIMESTAMP_LTZ(1700000000005, 3)")
+        assert (sorted(row["id"] for row in df.collect()), handed_over(df)) == ([2, 3, 4], 3)

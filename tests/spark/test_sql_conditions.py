@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from dynamic_kafka.spark.comparisons import expression_of, from_text
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, rows
+from tests.spark.tables import FOR_EVER, Topic, as_batches, create, handed_over, on, rows
 from tests.spark.texts import session
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -211,11 +211,3 @@ def test_rows_that_a_query_does_not_want_are_not_handed_over(
             env.sql_query("SELECT id FROM t WHERE s = 'nobody'").collect()
         skipping = env.sql_query("SELECT id FROM skipping WHERE s = 'a' AND id > 3")
         assert (skipping.count(), handed_over(skipping)) == (2, 3)
-
-
-def handed_over(df: DataFrame) -> int:
-    """The number of rows that Spark gets of the source for a query."""
-    df.collect()
-    leaves = df._jdf.queryExecution().executedPlan().collectLeaves()
-    (scan,) = [leaves.apply(i) for i in range(leaves.size())]
-    return int(scan.metrics().get("numOutputRows").get().value())

@@ -25,6 +25,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
+from dynamic_kafka.spark.columns import HISTORY_ROW
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +97,8 @@ def from_text(text: str) -> tuple[Comparison, ...]:
 
 def described(text: str) -> str:
     """Return the comparisons of an option's text for people."""
-    return " AND ".join(f"{'.'.join(one.path)} {one.sign} {one.value!r}" for one in from_text(text))
+    of_messages = [one for one in from_text(text) if one.path[0] != HISTORY_ROW]
+    return " AND ".join(f"{'.'.join(one.path)} {one.sign} {one.value!r}" for one in of_messages)
 
 
 def condition_of(found: Comparison) -> Condition | None:

@@ -411,14 +411,17 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         from dynamic_kafka.spark.comparisons import condition_of, expression_of
 
         self._conditions = tuple(found for one in wanted if (found := condition_of(one)) is not None)
-        compared = {one.path[0] for one in wanted}
-        types = [
-            (column.name, arrow_type(column.dataType)) for column in self._schema.fields if column.name in compared
-        ]
-        self._where = expression_of(wanted, pa.schema(types))
-        for name in (LEFT_OUT, HISTORY_ROW):  # rows that do not have the columns of a message
-            if self._where is not None and name in self._schema.names:
-                self._where |= pc.field(name).is_valid()
+        compared = {one.path[0] for one in wanted} - {HISTORY_ROW}
+        types = {c.name: arrow_type(c.dataType) for c in self._schema.fields if c.name in compared}
+        self._where = where = expression_of(wanted, pa.schema(types))
+        if where is None:
+            return
+        # These rows have no columns of a message.
+        if LEFT_OUT in self._schema.names:
+            self._where = where | pc.field(LEFT_OUT).is_valid()
+        if HISTORY_ROW in self._schema.names and (history := self._settings.history) is not None:
+            found = expression_of(wanted, pa.schema({HISTORY_ROW: history.row}))
+            self._where |= pc.field(HISTORY_ROW).is_valid() if found is None else found
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's ranges, without rows that are not wanted."""

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.spark.columns import HISTORY_ROW
 from dynamic_kafka.spark.comparisons import Comparison, as_text
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.types import cast_type
@@ -62,6 +63,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class _Place(NamedTuple):
     """Where the source has a table's column: its path, its type there, and in the table."""
 
+    column: str
     path: tuple[str, ...]
     type: DataType
     declared: DataType
@@ -78,7 +80,7 @@ def wanted_rows(
         conditions: Conditions that all rows of the query fulfil.
         translate: Takes a query of Flink, and returns it as one of Spark.
     """
-    places = _places(table)
+    places, with_history = _places(table), "history.path" in table.source
     try:
         found = [condition for condition in conditions if condition.column.lower() in places]
         texts = list(dict.fromkeys(text for condition in found for text in condition.constants))
@@ -100,8 +102,10 @@ def wanted_rows(
         for (path, sign, count), place in taken:
             several = tuple(_of_python(next(values), place.type) for _ in range(count))
             if None not in several:
-                value = several if sign == "in" else several[0]
-                comparisons.append((Comparison(path, sign, value), arrow_type(place.type)))
+                value, type_ = several if sign == "in" else several[0], arrow_type(place.type)
+                comparisons.append((Comparison(path, sign, value), type_))
+                if with_history and place.type == place.declared:
+                    comparisons.append((Comparison((HISTORY_ROW, place.column), sign, value), type_))
     except (PySparkException, SqlError, ValueError, OverflowError):  # also times that Python does not have
         return ""
     return as_text(comparisons) if comparisons else ""
@@ -113,13 +117,13 @@ def _places(table: KafkaTable) -> dict[str, _Place]:
     for encoding in (table.key, table.value):  # a column of both is that of the value
         if encoding is not None:
             for name, field in zip(encoding.columns, encoding.schema.fields, strict=True):
-                found[name.lower()] = _Place((encoding.name, field.name), field.dataType, field.dataType)
+                found[name.lower()] = _Place(name, (encoding.name, field.name), field.dataType, field.dataType)
     for column in table.metadata:
         key = METADATA_KEYS.get(column.key)
         if key is not None and column.key in ("topic", "partition", "offset", "timestamp", "kafka_cluster"):
             declared = cast_type(column.type)
             if declared == key.type or (key.type, declared) in _ORDERED:
-                found[column.name.lower()] = _Place((key.column,), key.type, declared)
+                found[column.name.lower()] = _Place(column.name, (key.column,), key.type, declared)
     return found
 
 
