@@ -26,10 +26,9 @@ OLD = Log(*"abcdef")
 NOWHERE = None, None
 STARTS = "the log starts at offset 4 on 'b'"
 NO_MARK = "cluster 'a' does not answer, and the checkpoint has no mark of the last records that were read there"
-NOT_COMPARED = "; what is before them was not compared"
+NOT_COMPARED = "; what is before that was not compared"
 NOT_LOOKED_FOR = ". What only 'b' has was not looked for"
 ANOTHER = "'b' has another record or none at offset {}: it is not a copy with same offsets"
-FIRST = "it is the first record of time {} ms or later"
 NOT_ON_B, IF_THEY_COME = "before it {} not on 'b' (yet)", "if they come, they are read again"
 DIFFER = "after offset {} of 'a' and 3 on 'b' they differ"
 TRUNCATED = (
@@ -70,9 +69,9 @@ def since_3(position: int) -> MoveRequest:
     return request(position)._replace(anchor=way_back(request(3), P(3, "exact", 0, ""), "", ""))
 
 
-def compared_3(position: int, by: Way = "records") -> MoveRequest:
+def compared_3(position: int) -> MoveRequest:
     """The question if three records were compared before the new log lost its start."""
-    return request(position, by)._replace(anchor=follow(request(3), OLD, OLD, 9)[0])
+    return request(position)._replace(anchor=follow(request(3), OLD, OLD, 9)[0])
 
 
 CUT = "2:c1000 d1000 q7 e1000"
@@ -152,31 +151,7 @@ TIMES = "a10 b20 c20 d30"
             (3, "unproved", 2),
             f"{same(2, 1)}; {DIFFER.format(2)}; {BEFORE}; the last 2 records {NOT_ON_B.format('are')}; {IF_THEY_COME}",
         ),
-        (request(0, "timestamp"), TIMES, "x", (0, "exact", 0), "no record was read before it"),
-        (request(1, "timestamp"), TIMES, "a10 ", (0, "at-least-once", 1), f"{FIRST.format(10)}; {same(1)}"),
-        (request(4, "timestamp"), TIMES, TIMES, (3, "at-least-once", 1), f"{FIRST.format(30)}; {same(4)}"),
-        (
-            request(4, "timestamp"),
-            "abc.f",
-            "abcX",
-            (0, "at-least-once", 4),
-            f"{FIRST.format(1000)}; {same(3)}; of the 1 offset from 3 to 4 nothing is known",
-        ),
-        (
-            request(2, "timestamp"),
-            TIMES,
-            "a10 c20 d30",
-            (1, "at-least-once", 1),
-            f"{FIRST.format(20)}; {same(1)}; 1 record {ONLY_OLD} (offset 1)",
-        ),
-        (  # from the first record of time 20 on, three that were not read would be left out
-            request(2, "timestamp"),
-            "a10 b20 c15 d15 e15 f30",
-            "a10 c15 d15 e15 f30",
-            (1, "at-least-once", 1),
-            f"{same(1)}; 1 record {ONLY_OLD} (offset 1)",
-        ),
-        (request(3, "timestamp"), TIMES, f"x10 {TIMES}", (4, "unproved", 0), f"{same(3, 1)}; {BEFORE}"),
+        (request(4, "timestamp"), TIMES, TIMES, (4, "exact", 0), same(4)),
     ],
 )
 def test_what_was_compared_is_told(question: MoveRequest, old: str, new: str, there: Any, text: str) -> None:
@@ -192,16 +167,14 @@ def test_what_was_compared_is_told(question: MoveRequest, old: str, new: str, th
         (request(4), "abcdaef", (4, "at-least-once", 1), "1 record on 'b' that is there before (offset 4)", 4),
         (request(4), "abcdaeb", (4, "at-least-once", 2), "2 records on 'b' that are there before (offsets 4 to 6)", 4),
         (compared_3(4), CUT, (4, "at-least-once", 1), "1 record may be there before (offset 4)", 4),
-        (compared_3(4, "timestamp"), CUT, (2, "at-least-once", 3), "1 record may be there before (offset 4)", 4),
     ],
 )
 def test_what_may_come_again_is_told(question: MoveRequest, new: str, there: Any, text: str, first: int) -> None:
     """It follows the position, so the comparison does not have it."""
-    words = f"{same(4)}; {text}" if question.by == "records" else f"{FIRST.format(1000)}; {same(4)}; {text}"
     anchor, _ = follow(question, OLD, log(new), 99)
     number = 2 if "2 records" in text else 1
     again = Difference("again", first, first + 2 * (number - 1), number)
-    assert place(question, OLD, log(new)) == P(there[0], there[1], there[2], words, anchor, (again,))
+    assert place(question, OLD, log(new)) == P(there[0], there[1], there[2], f"{same(4)}; {text}", anchor, (again,))
 
 
 @pytest.mark.parametrize(
@@ -309,15 +282,22 @@ def test_records_at_one_place_only_are_told_from_others() -> None:
     [
         (dead(1, "timestamp", until=1, old=log("a0 ")), "", TIMES, 0, 0),
         (request(3, "timestamp"), "a10 b15 c20", "x10 y15 z20", 2, 20),
-        (request(3, "timestamp"), TIMES, "a10 b20", 1, 20),
+        # Times are out of order, and the copy has begun after the last record that was read: c and d would be lost.
+        (dead(2, "timestamp", until=2, old=log("a10 b20")), "", "c15 d15 e30", 2, 20),
     ],
 )
-def test_a_time_is_told_where_records_do_not_lead_to_the_place(
-    question: MoveRequest, old: str, new: str, there: int, time_ms: int
-) -> None:
-    """Nobody knows how many records come again."""
+def test_a_time_proves_nothing(question: MoveRequest, old: str, new: str, there: int, time_ms: int) -> None:
+    """Where records cannot be compared it leads to a place, which promises nothing."""
     found = place(question, log(old) if old else None, log(new))
-    assert found == P(there, "at-least-once", None, f"{FIRST.format(time_ms)}{NOT_LOOKED_FOR}")
+    assert found == P(there, "unproved", None, f"it is the first record of time {time_ms} ms or later{NOT_COMPARED}")
+
+
+def test_a_time_leads_to_a_place_where_copies_begin_to_differ() -> None:
+    """What was compared before is told, and that it is nothing that proves the place."""
+    found = place(request(4, "timestamp"), log(TIMES), log("a10 b20 C20 D30"))
+    text = f"{same(2)}; after offset 2 of 'a' and 2 on 'b' they differ; it is the first record of time 30 ms or later"
+    assert (found[:4], found.besides) == ((3, "unproved", None, text), ())
+    assert found.anchor == follow(request(4), log(TIMES), log("a10 b20 C20 D30"), 9)[0]
 
 
 @pytest.mark.parametrize(
@@ -399,7 +379,6 @@ def test_what_was_not_looked_at_after_the_position_is_told(monkeypatch: pytest.M
     monkeypatch.setattr(comparison, "_MOST", 2)
     text = f"{same(2)}; what is there from offset 4 on was not looked at"
     assert place(request(2), OLD, OLD)[:4] == (2, "at-least-once", None, text)
-    assert place(request(2, "timestamp"), OLD, OLD)[:3] == (0, "at-least-once", None)
     assert place(request(4), OLD, OLD)[:3] == (4, "exact", 0)
 
 
