@@ -28,7 +28,7 @@ from dynamic_kafka.source.document.evidence import (
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 from dynamic_kafka.source.driver.record_log import parse_sync
 from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
-from dynamic_kafka.source.rules.placement import follow, place, translate
+from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.rules.planning import Range
 from dynamic_kafka.source.rules.reconcile import reconcile
 from dynamic_kafka.source.rules.stand_in import stand_in
@@ -228,14 +228,6 @@ def test_a_sync_to_a_copy_that_was_made_again_proves_nothing() -> None:
             placement = place(request(position, "mirror-maker", readable=False), None, new)
             assert (placement.position, placement.guarantee) == (None, "unproved"), (new.bounds(T0), position)
     assert "made again" in place(request(50, "mirror-maker", readable=False), None, logs[0]).evidence
-
-
-def test_syncs_are_translated_as_by_mirror_makers_library() -> None:
-    """The last one that is not behind the position; one that goes back makes the others invalid."""
-    assert translate([Sync(1, 11), Sync(5, 15), Sync(9, 19)], 7) == Sync(5, 15)
-    assert translate([Sync(1, 11), Sync(5, 15)], 0) is None
-    assert translate([Sync(1, 11), Sync(5, 15), Sync(2, 40)], 7) == Sync(2, 40)
-    assert translate([], 7) is None
 
 
 def test_a_record_of_the_offset_syncs_topic_is_parsed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import Any
 
 import pytest
@@ -250,11 +251,23 @@ def test_a_sync_to_the_first_offset_of_a_log_counts_and_one_before_it_does_not()
         assert place(dead(5, "mirror-maker"), None, log).position == position
 
 
-def test_a_sync_that_repeats_an_offset_leaves_the_others_valid() -> None:
-    """Only one that goes back does not."""
-    assert translate([Sync(1, 11), Sync(9, 19), Sync(9, 20)], 7) == Sync(1, 11)
-    assert translate([Sync(1, 11), Sync(8, 19), Sync(9, 19)], 7) == Sync(1, 11)
-    assert translate([Sync(1, 11), Sync(8, 19), Sync(9, 18)], 7) is None
+@pytest.mark.parametrize(
+    ("syncs", "found"),
+    [
+        ([], None),
+        ([(9, 19)], None),
+        ([(1, 11), (5, 15), (9, 19)], (5, 15)),
+        ([(1, 11), (5, 15), (2, 40)], (2, 40)),
+        ([(1, 11), (9, 19), (9, 20)], (1, 11)),
+        ([(1, 11), (8, 19), (9, 19)], (1, 11)),
+        ([(1, 11), (8, 19), (9, 18)], None),
+    ],
+)
+def test_syncs_are_translated_as_by_mirror_makers_library(
+    syncs: list[tuple[int, int]], found: tuple[int, int] | None
+) -> None:
+    """The last one that is not after the position, here 7. One that goes back makes the others invalid."""
+    assert translate(starmap(Sync, syncs), 7) == found
 
 
 @pytest.mark.parametrize("most", [1, 2])
