@@ -156,6 +156,7 @@ def test_what_may_come_again_is_told(question: MoveRequest, new: str, there: tup
         (dead(3, SAME), "", "abcdef", (3, None), NO_MARK),
         (R(3, SAME), "4:ef", "abcdef", (3, None), NOT_HELD.format(3)),
         (R(8), "abcdef", "abcdefghi", NO, f"{CUT_AT_6}records before it"),
+        (R(8, SAME), "abcdef", "abcdefghi", (8, None), f"{CUT_AT_6}records before it"),
         (
             dead(4, until=4),
             "",
@@ -282,7 +283,7 @@ def test_while_records_are_being_compared_there_is_no_place(most: int) -> None:
 def test_there_is_more_to_compare_until_all_was_compared_or_counted() -> None:
     """Nothing can be compared where the logs have no beginning in common."""
     assert [follow(request(4), OLD, OLD, most)[1] for most in (3, 4)] == [False, True]
-    assert [follow(request(6), OLD, Log(*"abc"), most)[1] for most in (3, 4)] == [False, True]
+    assert [follow(request(6), OLD, Log(*"ab"), most)[1] for most in (4, 5)] == [False, True]
     assert follow(request(4), OLD, Log(*"xyz"), 9) == (None, True)
 
 
