@@ -48,10 +48,9 @@ class Continues:
         return topic.removeprefix(f"{self.cluster}.") if self.by == "mirror-maker" else topic
 
     def allows(self, guarantee: Guarantee) -> bool:
-        """Return whether a guarantee is good enough. Who says `timestamp` knows that it is at-least-once."""
+        """Return whether a guarantee is good enough."""
         strength = get_args(Guarantee)
-        weakest = max(strength.index(self.guarantee), strength.index("at-least-once") if self.by == "timestamp" else 0)
-        return strength.index(guarantee) <= weakest
+        return strength.index(guarantee) <= strength.index(self.guarantee)
 
 
 _KEYS = ("cluster", "by", "topics", "guarantee", "offsetSyncs")

@@ -391,5 +391,5 @@ def test_the_command_says_where_positions_are_before_anything_moves(
     assert not found["moves"]
     assert found["partitions"][0]["new_position"] is None
     assert "none of the last 10 records before it is on" in found["partitions"][0]["evidence"]
-    assert main([*command, "--by", "timestamp"]) == 0
-    assert "at-least-once" in capsys.readouterr().out
+    assert main([*command, "--by", "timestamp", "--topic", f"{name}={empty}"]) == 1
+    assert "has no record of time" in capsys.readouterr().out

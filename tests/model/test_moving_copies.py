@@ -1,24 +1,19 @@
-"""No position is called exact where it is not, in a few thousand random worlds. The runner tries as many as one likes."""
+"""No position promises more than is true, in a few thousand random worlds. The runner tries as many as one likes."""
 
 from __future__ import annotations
 
 import pytest
 
 from dynamic_kafka.source.rules.comparison import Rest
-from tests.model.moving_copies import run, run_many
+from tests.model.moving_copies import run_many
 
 
-def test_exact_is_never_wrong_and_is_often_said() -> None:
+def test_no_promise_is_wrong_and_exact_is_often_said() -> None:
     """Extra, missing, repeated, swapped and late records, markers, equal times, dead clusters, there and back."""
     found = run_many(range(2_000))
     assert not found.wrong, found.wrong[0]
     assert found.exact > 1_500
     assert found.exact > found.could / 2
-
-
-def test_what_was_counted_is_known_after_compaction_has_removed_it() -> None:
-    """In this world a record is counted, then removed from the old log between two rounds of comparing."""
-    assert not run(244_401, honest=False).wrong
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ OPTIONS = {
     "sink.delivery-guarantee": "exactly-once",
     "sink.transactional-id-prefix": "job",
 }
+SWITCHED_OFF = ("spark.sql.cbo.enabled", "spark.sql.requireAllClusterKeysForDistribution")
 QUERY, APP = "c9c64adf-e4e1-42d4-ad5f-9da44b183f98", {"txnAppId": "app", "txnVersion": "7"}
 Caller = Literal["foreachBatch", "thread", "connect"]
 
@@ -39,7 +40,7 @@ def properties(caller: Caller, run: int, batch: int = 7) -> dict[str, str]:
     session = f"spark-session-{uuid(run)}-execution"
     if caller == "connect":
         session = f"SparkConnect_OperationTag_User__Session_{uuid(run)}_Operation_{uuid(99)}"
-    found = {"spark.job.tags": session, "spark.sql.cbo.enabled": "false"}
+    found = {"spark.job.tags": session, **dict.fromkeys(SWITCHED_OFF, "false")}
     if caller == "foreachBatch":
         found |= {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": uuid(run), "streaming.sql.batchId": str(batch)}
     return found
@@ -124,7 +125,8 @@ def test_a_write_whose_batch_is_not_known(caller: Caller) -> None:
 def test_a_write_outside_of_a_stream() -> None:
     """Without `txnAppId` it is a new write each time; a name alone says nothing."""
     outside = {"spark.job.tags": f"spark-session-{uuid(1)}-execution"}
-    assert told({}, outside) == (None, "")
+    for own in ({}, *({setting: "false"} for setting in SWITCHED_OFF), dict.fromkeys(SWITCHED_OFF, "true")):
+        assert told({}, outside | own) == (None, "")
     assert told(APP, outside) == (Identity("app", 7, consecutive=False, of_query=False), "")
     with pytest.raises(ConfigurationError, match=r"^Option 'sink\.name' is 'left', but Spark does not tell"):
         told({"sink.name": "left"}, outside)

@@ -206,6 +206,19 @@ def test_foreach_batch_with_two_sinks_of_one_name(
         assert values(cluster_a, name) == ["a"]
 
 
+def test_a_batch_write_without_cost_based_optimization_is_not_taken_for_one_of_a_stream(
+    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Spark switches it off for streams, too."""
+    name = topic(cluster_a)
+    spark.conf.set("spark.sql.cbo.enabled", "false")
+    try:
+        write(spark.createDataFrame([("a",)], "value string"), once(cluster_a, name, name))
+    finally:
+        spark.conf.unset("spark.sql.cbo.enabled")
+    assert values(cluster_a, name) == ["a"]
+
+
 @pytest.mark.slow
 def test_foreach_batch_that_writes_from_threads_of_its_own(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str

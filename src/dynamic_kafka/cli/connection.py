@@ -16,11 +16,14 @@ __all__ = [
     "add_command",
     "add_connection_arguments",
     "add_option_arguments",
+    "add_property_arguments",
+    "connection_of",
     "count",
     "options_of",
     "parse_properties",
     "properties_of",
     "property_pair",
+    "query_options_of",
     "seconds",
 ]
 
@@ -52,22 +55,28 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: floa
     group = parser.add_argument_group("connection")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
     group.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property of Kafka's clients, in Java's or librdkafka's names; the value may hold ${env:NAME} and "
-        "${file:PATH}; repeatable, wins over the file",
-    )
-    group.add_argument("--properties-file", metavar="FILE", type=Path, help="properties in Java's format")
-    group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
         default=timeout_s,
         help=f"how long to wait for an answer ({timeout_s:g})",
     )
+    add_property_arguments(parser)
+
+
+def add_property_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for properties of Kafka's clients to a command's parser."""
+    group = parser.add_argument_group("properties of Kafka's clients")
+    group.add_argument(
+        "--property",
+        metavar="KEY=VALUE",
+        type=property_pair,
+        action="append",
+        default=[],
+        help="a property, in Java's or librdkafka's names; the value may hold ${env:NAME} and ${file:PATH}; repeatable, "
+        "wins over the file",
+    )
+    group.add_argument("--properties-file", metavar="FILE", type=Path, help="properties in Java's format")
 
 
 def add_option_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,13 +108,21 @@ def property_pair(text: str) -> tuple[str, str]:
 
 
 def properties_of(args: argparse.Namespace) -> dict[str, str]:
-    """Return the properties of the file, of `--property` and of `--bootstrap-servers`; later ones win.
+    """Return the properties of the file and of `--property`; later ones win.
+
+    Raises:
+        ConfigurationError: If the file cannot be read.
+    """
+    return _from_file(args.properties_file, "--properties-file") | dict(args.property)
+
+
+def connection_of(args: argparse.Namespace) -> dict[str, str]:
+    """Return the properties to reach one cluster; `--bootstrap-servers` wins over the others.
 
     Raises:
         ConfigurationError: If no brokers are given, or the file cannot be read.
     """
-    found = _from_file(args.properties_file, "--properties-file")
-    found |= dict(args.property)
+    found = properties_of(args)
     if args.bootstrap_servers is not None:
         found["bootstrap.servers"] = args.bootstrap_servers
     if not any(found.get(name, "").strip() for name in ADDRESSES):
@@ -123,6 +140,15 @@ def options_of(args: argparse.Namespace) -> dict[str, str]:
     for key, value in (*_from_file(args.options_file, "--options-file").items(), *args.option):
         found[key.lower()] = key, value
     return dict(found.values())
+
+
+def query_options_of(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options of a query, with the properties as its options `properties.*`. Options win.
+
+    Raises:
+        ConfigurationError: If a file cannot be read.
+    """
+    return {f"properties.{key}": value for key, value in properties_of(args).items()} | options_of(args)
 
 
 def _from_file(path: Path | None, argument: str) -> dict[str, str]:

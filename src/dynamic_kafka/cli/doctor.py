@@ -19,8 +19,8 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_connection_arguments,
     add_option_arguments,
+    connection_of,
     options_of,
-    properties_of,
 )
 from dynamic_kafka.cli.job import Job, Purpose, Target, job_of
 from dynamic_kafka.cli.output import show_json, show_line, show_table
@@ -164,7 +164,7 @@ def _job(args: argparse.Namespace, rows: list[Row]) -> Job:
 def _one_cluster(args: argparse.Namespace) -> Job:
     purposes: tuple[Purpose, ...] = tuple(args.purposes) or _PURPOSES
     return Job(
-        (Target(DEFAULT_CLUSTER, properties_of(args), frozenset(args.topic)),),
+        (Target(DEFAULT_CLUSTER, connection_of(args), frozenset(args.topic)),),
         {purpose: bool(args.purposes) for purpose in purposes},
         group=args.group,
         prefix=args.prefix or "",

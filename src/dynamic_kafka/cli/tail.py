@@ -21,9 +21,9 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_connection_arguments,
     add_option_arguments,
+    connection_of,
     count,
     options_of,
-    properties_of,
     property_pair,
     seconds,
 )
@@ -150,7 +150,7 @@ def _run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace) -> SourceSettings:
     options = options_of(args)
     if args.topic is not None:
-        options |= {f"kafka.{key}": value for key, value in properties_of(args).items()}
+        options |= {f"kafka.{key}": value for key, value in connection_of(args).items()}
         options["subscribe"] = ",".join(args.topic)
     elif args.stream is not None:
         options["stream-ids"] = ",".join(args.stream)

@@ -21,6 +21,9 @@ from dynamic_kafka.sink.settings import SinkSettings
 __all__ = ["identity_and_run"]
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_SWITCHED_OFF = ("spark.sql.cbo.enabled", "spark.sql.requireAllClusterKeysForDistribution")
+"""The settings that every version of Spark switches off in the session of a stream. A task gets the settings that were set.
+Both are off by default. Users may switch off one of them, so only both together show such a session."""
 _SESSION = re.compile(rf"(?:spark-session-|_Session_)({_UUID})")
 
 
@@ -71,6 +74,4 @@ def identity_and_run(
 
 
 def _is_in_session_of_stream(local_property: Callable[[str], str | None]) -> bool:
-    # Spark sets both for the session of a stream, and a task gets all settings that are set.
-    switched_off = local_property("spark.sql.cbo.enabled") == "false"
-    return switched_off or local_property("spark.sql.streaming.internal.stateStore.partitions") is not None
+    return all(local_property(setting) == "false" for setting in _SWITCHED_OFF)

@@ -237,3 +237,31 @@ def test_a_wrong_option_shows_no_value(folder: Folder, capsys: pytest.CaptureFix
         assert error
         assert SECRET not in out + error
     assert json.loads((folder.path / "metadata").read_text()) == {"id": QUERY}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lag CHECKPOINT",
+        "offsets reset CHECKPOINT --to earliest",
+        "offsets translate CHECKPOINT --from eu --to us -o kafka.bootstrap.servers=a:1 -o subscribe=t",
+        "streams -o kafka.bootstrap.servers=a:1 -o subscribe=t",
+        "streams --diff CHECKPOINT -o kafka.bootstrap.servers=a:1 -o subscribe=t",
+        "streams validate STREAMS",
+        "tail --bootstrap-servers a:1 --topic t",
+        "doctor --bootstrap-servers a:1",
+        "transactions list --bootstrap-servers a:1 --prefix p",
+    ],
+)
+def test_each_command_that_connects_takes_a_file_of_properties(
+    command: str, folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One with a wrong name is an error, which does not show the value."""
+    streams, properties = tmp_path / "streams.yaml", tmp_path / "client.properties"
+    streams.write_text("- {streamId: s, clusterMetadataList: [{clusterId: c, bootstrapServers: 'c:1', topics: [t]}]}")
+    properties.write_text(f"sasl.pasword={SECRET}\n")
+    name, *arguments = command.replace("CHECKPOINT", str(folder.path)).replace("STREAMS", str(streams)).split()
+    code, out, error = runner(capsys, name)(*arguments, "--properties-file", str(properties))
+    assert code in (1, 2)
+    assert "sasl.pasword" in out + error
+    assert SECRET not in out + error

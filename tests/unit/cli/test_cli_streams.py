@@ -297,6 +297,6 @@ def test_an_error_of_any_kind_is_printable(monkeypatch: pytest.MonkeyPatch, caps
     def fail(_args: Any) -> int:
         raise RuntimeError("a\x1b[2J\x07b")
 
-    monkeypatch.setattr("dynamic_kafka.cli.streams.command.options_of", fail)
+    monkeypatch.setattr("dynamic_kafka.cli.streams.command.query_options_of", fail)
     assert main(["streams", "-o", "a=b"]) == 1
     assert "a\\x1b[2J\\x07b" in capsys.readouterr().err

@@ -10,7 +10,15 @@ from contextlib import closing
 from time import sleep
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_command, add_option_arguments, count, options_of, property_pair, seconds
+from dynamic_kafka.cli.connection import (
+    add_command,
+    add_option_arguments,
+    add_property_arguments,
+    count,
+    options_of,
+    properties_of,
+    seconds,
+)
 from dynamic_kafka.cli.job import job_of
 from dynamic_kafka.cli.lag.lags import By, Look, Row, Total, exceeds, rows_of, total_of
 from dynamic_kafka.cli.lag.of_checkpoint import CheckpointLag
@@ -59,14 +67,7 @@ def add_to(commands: Any) -> None:
         "--max-seconds", metavar="S", type=seconds, help="exit with 1 if the oldest record to read is older"
     )
     add_option_arguments(parser)
-    parser.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property to reach the clusters that the checkpoint does not have, such as a password; repeatable",
-    )
+    add_property_arguments(parser)
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=5.0, help="how long to wait for an answer (5)"
     )
@@ -98,11 +99,11 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _origin(args: argparse.Namespace) -> CheckpointLag | QueryLag:
-    options = options_of(args)
+    options, properties = options_of(args), properties_of(args)
     if (args.checkpoint is None) == (args.url is None):
         raise ConfigurationError("Give the checkpoint of the query, or --url with the port of its driver")
     if args.url is not None:
-        if options or args.property or args.source:
+        if options or properties or args.source:
             raise ConfigurationError(
                 "--url needs no options, properties or source: the driver asks the clusters itself"
             )
@@ -113,7 +114,7 @@ def _origin(args: argparse.Namespace) -> CheckpointLag | QueryLag:
         args.checkpoint,
         args.source,
         job_of(options).targets if options else (),
-        dict(args.property),
+        properties,
         timeout_s=args.timeout,
         ages_of=None if args.max_seconds is not None else _AGES_OF,
     )

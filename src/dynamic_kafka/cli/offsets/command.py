@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_command, add_option_arguments, property_pair, seconds
+from dynamic_kafka.cli.connection import add_command, add_option_arguments, add_property_arguments, seconds
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.offsets import edits
 from dynamic_kafka.cli.offsets.position_tables import (
@@ -87,15 +87,7 @@ def add_to(commands: Any) -> None:
         help="earliest, latest, or a time such as 2026-11-22T20:00Z",
     )
     _add_filters(resetting)
-    resetting.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property for the clusters, beside those in the checkpoint, which has no secrets; the value may hold "
-        "${env:NAME} and ${file:PATH}; repeatable",
-    )
+    add_property_arguments(resetting)
 
     postponing = add(
         "postpone",
@@ -126,6 +118,7 @@ def add_to(commands: Any) -> None:
         "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for a cluster (30)"
     )
     add_option_arguments(translating)
+    add_property_arguments(translating)
 
     for editing in (setting, importing, resetting, postponing, renaming):
         edits.add_edit_arguments(editing)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from dynamic_kafka.cli.connection import property_pair, seconds
+from dynamic_kafka.cli.connection import properties_of, property_pair, seconds
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.offsets.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
 from dynamic_kafka.cli.offsets.position_tables import SHOWN_PARTITIONS, change_entry, change_rows, exported
@@ -106,7 +106,7 @@ def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
         args.to,
         clusters=args.cluster,
         topics=args.topic,
-        properties=dict(args.property),
+        properties=properties_of(args),
         timeout_ms=int(args.timeout * 1000),
     )
     return put(wanted, known)

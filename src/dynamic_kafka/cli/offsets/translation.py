@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, get_args
 
-from dynamic_kafka.cli.connection import options_of
+from dynamic_kafka.cli.connection import query_options_of
 from dynamic_kafka.cli.job import snapshot_of, source_settings
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.continuation import Continues, Way
@@ -42,7 +42,7 @@ def translate_positions(args: argparse.Namespace) -> int:
     state = batch.document(batch.source(args.source)).clusters.get(args.old)
     if state is None or not state.ranges:
         raise CheckpointError(f"The checkpoint has no positions on cluster '{args.old}'")
-    options = options_of(args)
+    options = query_options_of(args)
     if not options:
         raise ConfigurationError("Give the options of the query with -o or --options-file: they lead to the metadata")
     settings = source_settings(options)

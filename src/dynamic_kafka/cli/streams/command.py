@@ -8,7 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_command, add_option_arguments, options_of, seconds
+from dynamic_kafka.cli.connection import (
+    add_command,
+    add_option_arguments,
+    add_property_arguments,
+    query_options_of,
+    seconds,
+)
 from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.streams.checks import Finding, check_streams
@@ -56,7 +62,6 @@ def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check what the metadata service says, and what a query would do with it."
     parser = add_command(commands, "streams", text, _EXAMPLES)
-    add_option_arguments(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
     parser.add_argument(
         "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
@@ -74,12 +79,13 @@ def add_to(commands: Any) -> None:
     validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
     validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
     validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")
-    add_option_arguments(validating)
     _add_common(validating)
     validating.set_defaults(run=_validate)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
+    add_option_arguments(parser)
+    add_property_arguments(parser)
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=10.0, help="how long to wait for a cluster (10)"
     )
@@ -108,7 +114,7 @@ def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Do
 def _run(args: argparse.Namespace) -> int:
     if args.diff is not None:
         return _diff(args)
-    options = options_of(args)
+    options = query_options_of(args)
     if not options:
         raise ConfigurationError(
             "No options are given. Give those of the query with -o or --options-file, such as -o metadata-service=file -o "
@@ -201,7 +207,7 @@ def _validate(args: argparse.Namespace) -> int:
         streams = list(parse_document(text, name))
     except MetadataServiceError as error:
         return _show_findings(args, [], list(_faults(error, name)), every=False)
-    given = options_of(args)
+    given = query_options_of(args)
     options = given | {"metadata-service": "file", "metadata-service.path": args.file}
     query = _settings(args, options, None)
     findings = check_streams(streams, query.document_rules, query.properties if given else None)
@@ -259,7 +265,7 @@ def _diff(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.diff)
     batch = checkpoint.batch(checkpoint.last)
     document = batch.document(batch.source(args.source))
-    options = options_of(args)
+    options = query_options_of(args)
     if not options:
         raise ConfigurationError(
             "No options are given. Give those of the query with -o or --options-file: a checkpoint does not have them"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_connection_arguments, properties_of, property_pair
+from dynamic_kafka.cli.connection import add_connection_arguments, connection_of, property_pair
 from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.cli.transactions.verdicts import (
     CommitLogView,
@@ -262,7 +262,7 @@ def _execute(
 
 
 def _client(args: argparse.Namespace) -> TransactionClient:
-    return TransactionClient(args.cluster or DEFAULT_CLUSTER, properties_of(args), timeout_ms=int(args.timeout * 1000))
+    return TransactionClient(args.cluster or DEFAULT_CLUSTER, connection_of(args), timeout_ms=int(args.timeout * 1000))
 
 
 def _check_ids(args: argparse.Namespace) -> None:
@@ -296,11 +296,11 @@ def _views(client: TransactionClient, view: CommitLogView, names: Collection[str
 
 
 def _log_properties(args: argparse.Namespace) -> dict[str, str]:
-    return {**properties_of(args), **dict(args.commit_log_property)}
+    return {**connection_of(args), **dict(args.commit_log_property)}
 
 
 def _log_view(args: argparse.Namespace) -> CommitLogView:
-    properties = properties_of(args)
+    properties = connection_of(args)
     topic = args.commit_log or commit_log_topic(args.prefix)
     cluster = args.cluster or DEFAULT_CLUSTER
     chain = read_commit_log(cluster, _log_properties(args), topic, timeout_ms=int(args.timeout * 1000))

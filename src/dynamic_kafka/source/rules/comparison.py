@@ -13,7 +13,7 @@
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
 Several places may be the beginning, if records are identical. The first one that nothing contradicts counts, also not the
-next records after the position: from it, most of the copy is still to come.
+next records after the position.
 """
 
 from __future__ import annotations

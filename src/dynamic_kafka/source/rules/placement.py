@@ -16,14 +16,15 @@ only repeats    `at-least-once`: the new log has records again, in another order
 records that    `unproved`: those that only the new log has before the position would not be read
 were not read
 nothing         `unproved`: no anchor, or too much differs. The position is the one after the same last records, if they are
-                found. With `mirror-maker` it is the one that MirrorMaker's library gives, which is `at-least-once`
+                found. With `timestamp` it is the first record that is not older than the last one before the position.
+                With `mirror-maker` it is the one that MirrorMaker's library gives, which is `at-least-once`
 an end too      no good answer (yet): the copy lags behind
 early
 ==============  ==========================================================================================================
 
-`at-least-once` means that no record of the old log is lost. With `same-offsets`, offsets and headers have to be the same,
-too. With `timestamp` the position is the first record that is not older than the last one before it, and never more than
-`at-least-once`. What no record can show: whether a copier will repeat records later on.
+`at-least-once` means that no record of the old log that was copied is lost. With `same-offsets`, offsets and headers have
+to be the same, too. A time proves nothing: times may be out of order, and the copy may lack the record whose time it is.
+What no record can show: whether a copier will repeat records later on.
 """
 
 from __future__ import annotations
@@ -88,19 +89,15 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int
     request = _with_anchor(request, new)
     found = _compared(request, old, new, most)
     if request.by == "same-offsets" and (found is None or found.state in ("differs", "lags")):
-        answer = _at_same_offset(request, found, old, new)
-    elif found is None or found.state == "differs":
-        answer = _by_neighbours(request, old, new, found)
-    elif found.state == "partial":
+        return _at_same_offset(request, found, old, new)
+    if found is None or found.state == "differs":
+        return _not_compared(request, old, new, found)
+    if found.state == "partial":
         text = (
             f"the records are being compared: {_number(found.anchor.records)} so far, up to offset {found.anchor.old}"
         )
-        answer = Placement(None, "unproved", None, text, found.anchor)
-    elif found.state == "lags":
-        answer = _lagging(request, found)
-    else:
-        answer = _proved(request, found, old, new)
-    return _by_time(request, answer, old, new) if request.by == "timestamp" else answer
+        return Placement(None, "unproved", None, text, found.anchor)
+    return _lagging(request, found) if found.state == "lags" else _proved(request, found, old, new)
 
 
 def way_back(request: MoveRequest, placement: Placement, kafka_id: str, topic_id: str) -> Anchor:
@@ -236,13 +233,16 @@ def _are(count: int) -> str:
 # --- without an anchor ------------------------------------------------------------------------------------------------
 
 
-def _by_neighbours(
+def _not_compared(
     request: MoveRequest, old: RecordLog | None, new: RecordLog, compared: Comparison | None
 ) -> Placement:
-    """Return where the last records before the position are, which proves nothing of those before them."""
+    """Return where the last record before the position is, or its time. Neither proves anything of those before it."""
     known = evidence_around(old, request.old_partition, request.position, request.marks)
     sync = _sync_of(request, old, new) if request.by == "mirror-maker" else None
-    answer = _next_to(request, known, new, sync.downstream if isinstance(sync, Sync) else None)
+    if request.by == "timestamp":
+        answer = _by_time(request, known, new)
+    else:
+        answer = _next_to(request, known, new, sync.downstream if isinstance(sync, Sync) else None)
     if compared is not None:
         anchor = compared.anchor
         words = [
@@ -254,7 +254,7 @@ def _by_neighbours(
         text = "; ".join((*words, answer.evidence))
         answer = answer._replace(evidence=text, anchor=anchor, besides=anchor.besides)
     elif answer.position is not None:
-        answer = answer._replace(evidence=f"{answer.evidence}; what is before them was not compared")
+        answer = answer._replace(evidence=f"{answer.evidence}; what is before that was not compared")
     return answer if sync is None or compared is not None else _by_sync(request, answer, sync, new)
 
 
@@ -279,7 +279,7 @@ def _at_same_offset(
             f"'{request.cluster}' has another record or none at offset {min(differs)}: it is not a copy with same offsets"
         )
     if count := len(expected):
-        text = f"{_number(count)} before it {_are(count)} the same there; what is before them was not compared"
+        text = f"{_number(count)} before it {_are(count)} the same there; what is before that was not compared"
     elif known.before:
         text = f"the log starts at offset {start} on '{request.cluster}', so no record before it can be compared"
     else:
@@ -403,11 +403,8 @@ def translate(syncs: Iterable[Sync], position: int) -> Sync | None:
 # --- a time -----------------------------------------------------------------------------------------------------------
 
 
-def _by_time(request: MoveRequest, found: Placement, old: RecordLog | None, new: RecordLog) -> Placement:
-    """Return the first place of the last record's time, which is never after what the records show."""
-    known = evidence_around(old, request.old_partition, request.position, request.marks)
-    if request.position == 0 or any(one.kind in ("only new", "before") for one in found.besides):
-        return found
+def _by_time(request: MoveRequest, known: Evidence, new: RecordLog) -> Placement:
+    """Return the first place of the last record's time."""
     if not known.before:
         return _unknown(_nothing_known(request, known))
     time_ms = known.before[-1].time_ms
@@ -416,13 +413,4 @@ def _by_time(request: MoveRequest, found: Placement, old: RecordLog | None, new:
     position = new.offset_at(request.partition, time_ms)
     if position is None:
         return _unknown(f"'{request.cluster}' has no record of time {time_ms} ms or later (yet)")
-    text = f"it is the first record of time {time_ms} ms or later"
-    if found.position is None or found.guarantee == "unproved":
-        return Placement(
-            position, "at-least-once", None, f"{text}. What only '{request.cluster}' has was not looked for"
-        )
-    if position > found.position:  # the last record is missing there, and others that were not read are older
-        return found
-    again = sum(1 for _ in new.records(request.partition, position, found.position))
-    overlap = None if found.overlap is None else again + found.overlap
-    return Placement(position, "at-least-once", overlap, f"{text}; {found.evidence}", found.anchor, found.besides)
+    return Placement(position, "unproved", None, f"it is the first record of time {time_ms} ms or later")

@@ -28,7 +28,7 @@ from dynamic_kafka.source.document.evidence import (
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 from dynamic_kafka.source.driver.record_log import parse_sync
 from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
-from dynamic_kafka.source.rules.placement import follow, place, translate
+from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.rules.planning import Range
 from dynamic_kafka.source.rules.reconcile import reconcile
 from dynamic_kafka.source.rules.stand_in import stand_in
@@ -175,7 +175,7 @@ def test_with_the_old_cluster_dead_the_marks_show_a_place_and_an_anchor_proves_i
     old, new = Log(*"abcdef"), Log(*"zzabcdefgh")
     placement = found_dead(5, old, new)
     assert (placement.position, placement.guarantee, placement.alone) == (7, "unproved", True)
-    assert "what is before them was not compared" in placement.evidence
+    assert "what is before that was not compared" in placement.evidence
     new = Log(None, None, *"abcdefgh")
     counted, is_all = follow(request(5), old, Log(None, None, "a"), 9)
     assert is_all
@@ -230,33 +230,12 @@ def test_a_sync_to_a_copy_that_was_made_again_proves_nothing() -> None:
     assert "made again" in place(request(50, "mirror-maker", readable=False), None, logs[0]).evidence
 
 
-def test_syncs_are_translated_as_by_mirror_makers_library() -> None:
-    """The last one that is not behind the position; one that goes back makes the others invalid."""
-    assert translate([Sync(1, 11), Sync(5, 15), Sync(9, 19)], 7) == Sync(5, 15)
-    assert translate([Sync(1, 11), Sync(5, 15)], 0) is None
-    assert translate([Sync(1, 11), Sync(5, 15), Sync(2, 40)], 7) == Sync(2, 40)
-    assert translate([], 7) is None
-
-
 def test_a_record_of_the_offset_syncs_topic_is_parsed() -> None:
     """The bytes are those that MirrorMaker 2 writes."""
     key = b"\x00\x06orders" + (3).to_bytes(4, "big")
     value = (1234).to_bytes(8, "big") + (99).to_bytes(8, "big")
     assert parse_sync(key, value) == (TP("orders", 3), Sync(1234, 99))
     assert parse_sync(key, None) is None
-
-
-def test_a_time_is_at_least_once_and_the_overlap_is_counted() -> None:
-    """The records of the same time, as far as they were read."""
-    old = Log(("a", 10), ("b", 20), ("c", 20), ("d", 30))
-    new = Log(None, ("a", 10), ("b", 20), ("c", 20), ("d", 30))
-    assert place(request(3, "timestamp"), old, new)[:3] == (2, "at-least-once", 2)
-    changed = Log(None, ("A", 10), ("B", 20), ("C", 20), ("D", 30))
-    placement = place(request(3, "timestamp"), old, changed)
-    assert placement[:3] == (2, "at-least-once", None)
-    assert "What only 'b' has was not looked for" in placement.evidence
-    early = Log(("a", 10), ("early", 15), ("b", 20), ("c", 20), ("d", 30))
-    assert place(request(3, "timestamp"), old, early).guarantee == "unproved"
 
 
 def test_evidence_looks_beyond_offsets_without_records() -> None:
@@ -331,17 +310,16 @@ def test_what_is_said_of_mirror_maker_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "guarantee", "allowed"),
+    ("guarantee", "allowed"),
     [
-        ("records", "exact", ["exact"]),
-        ("records", "at-least-once", ["exact", "at-least-once"]),
-        ("timestamp", "exact", ["exact", "at-least-once"]),
-        ("timestamp", "unproved", ["exact", "at-least-once", "unproved"]),
+        ("exact", ["exact"]),
+        ("at-least-once", ["exact", "at-least-once"]),
+        ("unproved", ["exact", "at-least-once", "unproved"]),
     ],
 )
-def test_who_says_timestamp_knows_that_it_is_at_least_once(by: Way, guarantee: Guarantee, allowed: list[str]) -> None:
-    """The other ways have to be as good as was said."""
-    continues = Continues("a", by, guarantee=guarantee)
+def test_a_guarantee_allows_itself_and_stronger_ones(guarantee: Guarantee, allowed: list[str]) -> None:
+    """However positions are translated."""
+    continues = Continues("a", "timestamp", guarantee=guarantee)
     assert [one for one in get_args(Guarantee) if continues.allows(one)] == allowed
 
 

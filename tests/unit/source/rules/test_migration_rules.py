@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ WAIT_FOR = "Cluster 'b', topic '{0}' waits to continue '{0}' of cluster 'a'"
 WAITS = WAIT_FOR.format("t")
 ANCHOR = Anchor("kb", "kb-t", 5, 7, 0, 2, 5, 1000, 2, -2, 5)
 MARKS = (Marks(5, (RecordPrint(4, 1000, "x", ""),)),)
-B = {"b": wants("t", continues=RECORDS)}
+B, OF_X = {"b": wants("t", continues=RECORDS)}, Continues("x", "records")
 
 
 def migrated(
@@ -47,14 +48,12 @@ def asked(number: int, position: int, *, topic: str = "t", readable: bool = True
     return MoveRequest("b", tp, "a", tp, position, "records", "", readable, known.pop("marks", ()), **known)
 
 
-def info(text: str) -> Event:
-    """What is said."""
-    return Event("info", text)
+def waits(clusters: dict[str, ClusterOffsets], *events: Event, **more: Any) -> Migration:
+    """The topic is held on the one cluster, and waits on the other."""
+    return Migration(clusters, {"a": {"t"}}, {"b": {"t"}}, events=list(events), **more)
 
 
-def warning(text: str) -> Event:
-    """What is warned of."""
-    return Event("warning", text)
+info, warning = partial(Event, "info"), partial(Event, "warning")
 
 
 def test_a_copy_that_stands_by_is_compared_as_far_as_it_has_partitions() -> None:
@@ -94,13 +93,10 @@ def test_a_topic_that_is_named_again_is_not_read() -> None:
         "Cluster 'a', topic 't' is named again, but cluster 'b' continues it: what is not read there already is not read. "
         "To go back, let 'a' continue 'b'"
     )
-    new = reading("kb", t=[5])
-    assert migrated({"b": new}, desired, {}) == Migration({"b": new}, waiting={"a": {"t"}}, events=[warning(text)])
-    part = reading("ka", t=[5, 6])
+    new, part = reading("kb", t=[5]), reading("ka", t=[5, 6])
     del part.ranges[TP("t", 0)]
-    clusters = {"a": part, "b": new}
-    waiting = {"a": {"t"}, "b": {"t"}}
-    assert migrated(clusters, desired, {}) == Migration(clusters, waiting=waiting, events=[warning(text)])
+    for clusters, waiting in (({"b": new}, {"a": {"t"}}), ({"a": part, "b": new}, {"a": {"t"}, "b": {"t"}})):
+        assert migrated(clusters, desired, {}) == Migration(clusters, waiting=waiting, events=[warning(text)])
     both = {"a": reading("ka", t=[5, 6]), "b": new}
     assert migrated(both, desired, {}) == Migration(both)
 
@@ -141,7 +137,7 @@ def test_a_topic_is_drained_before_it_moves(
     views = {"a": view("ka", t=[9, 9])} if answers else {}
     found = migrated({"a": old}, B, views, quiet={("a", "t")} if quiet else ())
     says = info(f"{WAITS}, which {why}") if why else warning(f"{WAITS}: it does not answer")
-    assert found == Migration({"a": old}, {"a": {"t"}}, {"b": {"t"}}, events=[says])
+    assert found == waits({"a": old}, says)
 
 
 def test_a_removed_topic_is_read_again_until_it_moves() -> None:
@@ -149,45 +145,33 @@ def test_a_removed_topic_is_read_again_until_it_moves() -> None:
     kept = {"t": RetainedTopic("ka-t", 1, {0: 5}), "u": RetainedTopic("ka-u", 1, {0: 1})}
     old = ClusterOffsets("ka", topics={"v": "ka-v"}, draining={"v"}, retained=kept)
     found = migrated({"a": old}, B, {"a": view("ka", t=[9])})
-    topics = {"v": "ka-v", "t": "ka-t"}
-    again = replace(
-        old,
-        topics=topics,
-        ranges={TP("t", 0): (5, 5)},
-        draining={"v", "t"},
-        retained={"u": kept["u"]},
-    )
-    says = [info(f"{WAITS}, which is read to its end first")]
-    assert found == Migration({"a": again}, {"a": {"t"}}, {"b": {"t"}}, events=says, changed=True)
+    again = replace(old, topics={"v": "ka-v", "t": "ka-t"}, ranges={TP("t", 0): (5, 5)}, draining={"v", "t"})
+    again.retained = {"u": kept["u"]}
+    assert found == waits({"a": again}, info(f"{WAITS}, which is read to its end first"), changed=True)
 
 
 @pytest.mark.parametrize(
-    ("new", "continues", "waits", "text"),
+    ("new", "continues", "is_held", "text"),
     [
-        (
-            None,
-            Continues("x", "records"),
-            True,
-            "which the checkpoint does not know; it has a1, a2, a3, a4, a5 and 1 more",
-        ),
-        (None, Continues("x", "records", guarantee="unproved"), False, ""),
-        (ClusterOffsets("kb"), Continues("x", "records"), True, "which the checkpoint does not know; it has"),
-        (ClusterOffsets("kb", discovered=True), Continues("x", "records"), False, "is new, and the checkpoint"),
+        (None, OF_X, True, "which the checkpoint does not know; it has a1, a2, a3, a4, a5 and 1 more"),
+        (None, replace(OF_X, guarantee="unproved"), False, ""),
+        (ClusterOffsets("kb"), OF_X, True, "which the checkpoint does not know; it has"),
+        (ClusterOffsets("kb", discovered=True), OF_X, False, "is new, and the checkpoint"),
         (None, Continues("a1", "records", {"x": "t"}), True, "of which the checkpoint has no position"),
         (None, Continues("a1", "records"), False, ""),
-        (ClusterOffsets("kb", topics={"t": "kb-t"}), Continues("x", "records"), False, ""),
+        (ClusterOffsets("kb", topics={"t": "kb-t"}), OF_X, False, ""),
     ],
 )
 def test_a_name_that_is_not_known_may_be_wrong(
-    *, new: ClusterOffsets | None, continues: Continues, waits: bool, text: str
+    *, new: ClusterOffsets | None, continues: Continues, is_held: bool, text: str
 ) -> None:
     """Then the topic waits, unless its user gave up any proof."""
     known = {f"a{n}": ClusterOffsets(f"k{n}") for n in range(1, 7)} | ({"b": new} if new is not None else {})
     found = migrated(known, {"b": wants("t", continues=continues)}, {})
-    assert found.waiting == ({"b": {"t"}} if waits else {})
+    assert found.waiting == ({"b": {"t"}} if is_held else {})
     said = "".join(event.text for event in found.events)
     assert (text in said) if text else not said
-    assert not waits or said.endswith(". Correct `continues`, or take it away to read from the starting offsets")
+    assert not is_held or said.endswith(". Correct `continues`, or take it away to read from the starting offsets")
     assert not said or "Cluster 'b', topic 't'" in said
     assert migrated({}, {"b": wants("t", continues=continues)}, {}) == Migration({})
 
@@ -234,7 +218,7 @@ def test_a_topic_moves_to_one_with_as_many_partitions(
     """As far as one sees: those of a cluster that is gone are those that were read."""
     old = reading("ka", t=[5, 6])
     found = migrated({"a": old}, B, views, quiet={("a", "t")}, inactive=inactive)
-    assert found == Migration({"a": old}, {"a": {"t"}}, {"b": {"t"}}, events=[warning(text)])
+    assert found == waits({"a": old}, warning(text))
 
 
 def test_partitions_move_together_and_one_that_has_no_position_yet_later() -> None:
@@ -255,13 +239,11 @@ def test_partitions_move_together_and_one_that_has_no_position_yet_later() -> No
     some = {requests[0]: Placement(106, "exact", 0, "because")}
     found = migrated(before, B, views, quiet={("a", "t")}, answers=some)
     moves = [Move(requests[0], some[requests[0]], False), Move(requests[1], None, False)]
-    assert found == Migration(before, {"a": {"t"}}, {"b": {"t"}}, moves=moves, events=[no_position])
+    assert found == waits(before, no_position, moves=moves)
     answers = {**some, requests[1]: Placement(107, "at-least-once", 2, "so")}
     found = migrated(before, B, views, quiet={("a", "t")}, answers=answers)
-    text = (
-        "partition 2 at offset 7: offset 107 would be at-least-once, with up to 2 records again (so). To go on there, "
-    )
-    refused = warning(f"{WAITS}, {text}set `guarantee: at-least-once` in `continues`")
+    text = f"{WAITS}, partition 2 at offset 7: offset 107 would be at-least-once, with up to 2 records again (so). To go on "
+    refused = warning(f"{text}there, set `guarantee: at-least-once` in `continues`")
     left = deepcopy(old)
     left.forget([TP("t", 1)])
     target = replace(
@@ -271,19 +253,12 @@ def test_partitions_move_together_and_one_that_has_no_position_yet_later() -> No
         retained={"v": kept["v"]},
         anchors={TP("t", 1): way_back(requests[0], some[requests[0]], "ka", "ka-t")},
     )
-    continues = "Cluster 'b', topic 't' continues 't' of cluster 'a': "
-    moved = info(f"{continues}partition 1 at offset 106 (was 6), exact: because")
-    moves = [Move(requests[0], some[requests[0]], True), Move(requests[1], answers[requests[1]], False)]
-    expected = Migration(
-        {"a": left, "b": target},
-        {"a": {"t"}},
-        {"b": {"t"}},
-        moves=moves,
-        resets={"b": {TP("t", 1)}},
-        events=[no_position, refused, moved],
-        changed=True,
+    moved = info(
+        "Cluster 'b', topic 't' continues 't' of cluster 'a': partition 1 at offset 106 (was 6), exact: because"
     )
-    assert found == expected
+    moves = [Move(requests[0], some[requests[0]], True), Move(requests[1], answers[requests[1]], False)]
+    after, resets = {"a": left, "b": target}, {"b": {TP("t", 1)}}
+    assert found == waits(after, no_position, refused, moved, moves=moves, resets=resets, changed=True)
     old.unresolved = {}
     any_good = {"b": wants("t", continues=replace(RECORDS, guarantee="unproved"))}
     found = migrated({"a": old}, any_good, {**views, "b": view("kb", t=[9, 9])}, inactive={"a"}, quiet={("a", "t")})
