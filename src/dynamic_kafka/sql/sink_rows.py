@@ -19,7 +19,7 @@ from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.formats.options import only_topic
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.sink.encoding import ENCODER
+from dynamic_kafka.sink.records import ENCODER
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
