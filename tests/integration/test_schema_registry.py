@@ -31,7 +31,7 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from dynamic_kafka.sql.inferred import with_columns
+from dynamic_kafka.sql.derived import with_registry_columns
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.table import table_of
@@ -323,7 +323,7 @@ def test_a_table_without_columns_has_those_of_the_latest_schema(
         kafka = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'k:1', 'properties.group.id' = 'g'"
         statement = parse_statement(f"CREATE TABLE t WITH ({kafka}, {options})")
         assert isinstance(statement, CreateTable)
-        table = table_of(with_columns(statement.definition))
+        table = table_of(with_registry_columns(statement.definition))
         return table.definition.ddl().splitlines()[1 : 1 + len(table.definition.columns)]
 
     assert columns(topic, "avro-confluent") == ["  `id` BIGINT NOT NULL,", "  `name` STRING"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.connection import add_command
+from dynamic_kafka.cli.connection import Run, add_action, add_command
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
 from dynamic_kafka.options import duration_ms
@@ -30,12 +29,9 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "archive", "Compact and verify an archive of records.", _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        added = add_action(actions, name, text, run)
         added.add_argument("path", metavar="PATH", help="the archive: a local path, or an address such as s3a://...")
-        added.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-        added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-        added.set_defaults(run=run)
         return added
 
     add("verify", "Say whether each record is there once, and which offsets are missing.", _verify)

@@ -1,39 +1,49 @@
-"""What the parsers of commands share: how they are made, the connection to a cluster, and the options of a query."""
+"""What commands share: how their parsers are made, the connection to a cluster, the options of a query, and files."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
 __all__ = [
+    "add_action",
     "add_command",
     "add_connection_arguments",
     "add_option_arguments",
+    "add_pairs",
     "add_property_arguments",
+    "add_timeout",
     "connection_of",
     "count",
     "options_of",
     "parse_properties",
     "properties_of",
-    "property_pair",
     "query_options_of",
+    "read_text",
     "seconds",
 ]
+
+Run = Callable[[argparse.Namespace], int]
+"""A command or an action: from its arguments to an exit code."""
 
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_MAX_BYTES = 64 * 2**20
 
 
-def add_command(commands: Any, name: str, text: str, examples: str) -> argparse.ArgumentParser:
-    """Add a command with examples at the end of its help, and return its parser."""
+def add_command(commands: Any, name: str, text: str, examples: str, run: Run | None = None) -> argparse.ArgumentParser:
+    """Add a command with examples at the end of its help, and return its parser.
+
+    One that is no group of actions has `run`, with `--output` and `--debug`.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
@@ -42,61 +52,57 @@ def add_command(commands: Any, name: str, text: str, examples: str) -> argparse.
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    return parser if run is None else _run_by(parser, run)
+
+
+def add_action(actions: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+    """Add an action of a command, with `--output` and `--debug`, and return its parser."""
+    return _run_by(actions.add_parser(name, help=text, description=text, allow_abbrev=False), run)
+
+
+def _run_by(parser: argparse.ArgumentParser, run: Run) -> argparse.ArgumentParser:
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+    parser.set_defaults(run=run)
     return parser
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: float = 30.0) -> None:
-    """Add the arguments for one cluster to a command's parser.
+def add_pairs(parser: Any, *names: str, text: str) -> None:
+    """Add an argument KEY=VALUE that may be given again; `text` is its help."""
+    parser.add_argument(
+        *names, metavar="KEY=VALUE", type=property_pair, action="append", default=[], help=f"{text}; repeatable"
+    )
 
-    Args:
-        parser: The command's parser.
-        timeout_s: The default of `--timeout`.
-    """
+
+def add_timeout(parser: Any, default_s: float = 30.0) -> None:
+    """Add `--timeout`."""
+    text = f"how long to wait for an answer ({default_s:g})"
+    parser.add_argument("--timeout", metavar="SECONDS", type=seconds, default=default_s, help=text)
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser, *, timeout_s: float = 30.0) -> None:
+    """Add the arguments for one cluster to a command's parser; `timeout_s` is the default of `--timeout`."""
     group = parser.add_argument_group("connection")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="brokers of the cluster")
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=timeout_s,
-        help=f"how long to wait for an answer ({timeout_s:g})",
-    )
+    add_timeout(group, timeout_s)
     add_property_arguments(parser)
 
 
 def add_property_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for properties of Kafka's clients to a command's parser."""
     group = parser.add_argument_group("properties of Kafka's clients")
-    group.add_argument(
-        "--property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property, in Java's or librdkafka's names; the value may hold ${env:NAME} and ${file:PATH}; repeatable, "
-        "wins over the file",
-    )
+    text = "a property, in Java's or librdkafka's names; the value may hold ${env:NAME} and ${file:PATH}; wins over the file"
+    add_pairs(group, "--property", text=text)
     group.add_argument("--properties-file", metavar="FILE", type=Path, help="properties in Java's format")
 
 
 def add_option_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the options of a query to a command's parser."""
     group = parser.add_argument_group("options of the query")
-    group.add_argument(
-        "-o",
-        "--option",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="an option of the source or the sink, as in .option(KEY, VALUE); repeatable, wins over the file",
-    )
-    group.add_argument(
-        "--options-file",
-        metavar="FILE",
-        type=Path,
-        help="the options, one KEY=VALUE in a line (Java's properties format)",
-    )
+    text = "an option of the source or the sink, as in .option(KEY, VALUE); wins over the file"
+    add_pairs(group, "-o", "--option", text=text)
+    text = "the options, one KEY=VALUE in a line (Java's properties format)"
+    group.add_argument("--options-file", metavar="FILE", type=Path, help=text)
 
 
 def property_pair(text: str) -> tuple[str, str]:
@@ -153,6 +159,30 @@ def query_options_of(args: argparse.Namespace) -> dict[str, str]:
 
 def _from_file(path: Path | None, argument: str) -> dict[str, str]:
     return {} if path is None else parse_properties(read_text(path, argument))
+
+
+def read_text(path: str | Path, argument: str = "") -> str:
+    """Return the text of a file in UTF-8; `-` is standard input. `argument` names it in errors.
+
+    Raises:
+        ConfigurationError: If it cannot be read, is no text, or has more than 64 MiB.
+    """
+    name = "standard input" if str(path) == "-" else f"{argument} '{path}'".lstrip()
+    try:
+        if str(path) == "-":
+            data = sys.stdin.read(_MAX_BYTES + 1).encode()
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not a text in UTF-8"
+        raise ConfigurationError(
+            f"{name} cannot be read ({reason}); name a text file that this user may read"
+        ) from None
+    if len(data) > _MAX_BYTES:
+        raise ConfigurationError(f"{name} is larger than {_MAX_BYTES // 2**20} MiB; name another file")
+    return text
 
 
 def parse_properties(text: str) -> dict[str, str]:

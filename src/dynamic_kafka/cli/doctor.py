@@ -76,13 +76,7 @@ Exit codes: 0 if no error was found, 1 if there is one, 2 for wrong usage.
 
 
 class Row(NamedTuple):
-    """A finding with its place.
-
-    Attributes:
-        cluster: The cluster; None for this machine.
-        check: The name of the check.
-        finding: What was found.
-    """
+    """A finding with its place: a cluster, or None for this machine."""
 
     cluster: str | None
     check: str
@@ -92,7 +86,7 @@ class Row(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check whether this machine and the clusters of a query are fit for it. Nothing is changed."
-    parser = add_command(commands, "doctor", text, _EXAMPLES)
+    parser = add_command(commands, "doctor", text, _EXAMPLES, _run)
     add_option_arguments(parser)
     parser.add_argument("--write", action="store_true", help="the options are those of a sink")
     add_connection_arguments(parser, timeout_s=5.0)
@@ -108,9 +102,6 @@ def add_to(commands: Any) -> None:
         default=[],
         help="what is to be done there; missing rights are an error then, and a warning otherwise; repeatable",
     )
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:

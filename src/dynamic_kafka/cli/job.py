@@ -17,7 +17,7 @@ from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["Job", "Purpose", "Target", "job_of", "snapshot_of", "source_settings"]
+__all__ = ["Job", "Purpose", "Target", "job_of", "snapshot_of"]
 
 Purpose = Literal["reading", "writing", "exactly-once"]
 """What a query does on a cluster. Writing is that with the guarantees `none` and `at-least-once`."""
@@ -62,11 +62,9 @@ class Job:
 
 
 def job_of(options: Mapping[str, str], *, write: bool = False) -> Job:
-    """Return what a query with these options needs. Asks the metadata service.
+    """Return what a query with these options, as they are given to Spark, needs. Asks the metadata service.
 
-    Args:
-        options: The options as they are given to Spark.
-        write: True if they are those of a sink. An option that only a sink has says the same.
+    `write` says that they are those of a sink, as does an option that only a sink has.
 
     Raises:
         ConfigurationError: If the options are wrong, or some are of a source and some of a sink.
@@ -82,16 +80,7 @@ def job_of(options: Mapping[str, str], *, write: bool = False) -> Job:
             f"Options of a source ({listed(only_source, 3)}) and of a sink ({listed(only_sink, 3) or '--write'}) are mixed; "
             "look at the source and at the sink in two calls"
         )
-    return _of_sink(configure_sink(options)) if only_sink or write else _of_source(source_settings(options))
-
-
-def source_settings(options: Mapping[str, str]) -> SourceSettings:
-    """Return the settings of a source with these options.
-
-    Raises:
-        ConfigurationError: If the options are wrong.
-    """
-    return configure_source(options)
+    return _of_sink(configure_sink(options)) if only_sink or write else _of_source(configure_source(options))
 
 
 def snapshot_of(settings: SourceSettings) -> Snapshot:

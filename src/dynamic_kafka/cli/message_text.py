@@ -25,10 +25,7 @@ _ID_AT, _HEADER_BYTES = 1, 5
 def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -> Decoded:
     """Return the function that decodes bytes to what JSON can show; it raises ValueError for bytes that do not fit.
 
-    Args:
-        name: One of `FORMATS`.
-        registry: The URL of the schema registry; None for none.
-        properties: The registry's options, such as `basic-auth.user-info`, without the format's name before them.
+    The registry's options are without the format's name before them, such as `basic-auth.user-info`.
 
     Raises:
         ConfigurationError: If a format that needs a registry has none, or an option is wrong.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -20,6 +21,7 @@ __all__ = [
     "complain",
     "drawn",
     "duration",
+    "now_ms",
     "printable_json",
     "show_details",
     "show_json",
@@ -72,14 +74,9 @@ def show_table(rows: Sequence[Mapping[str, str]]) -> None:
 
 
 def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: AbstractSet[int] = frozenset()) -> None:
-    """Write rows as a table.
+    """Write rows as a table. A name of a column may repeat, and rich aligns the columns with `numbers` to the right.
 
     On a terminal, rich draws it if it is installed. Otherwise columns are aligned by blanks, one line per row for `grep`.
-
-    Args:
-        names: The columns; a name may repeat.
-        rows: Texts for each of them.
-        numbers: The indexes of columns with numbers, which rich aligns to the right.
     """
     console = terminal()
     if console is not None:
@@ -119,10 +116,7 @@ def drawn(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Abstract
 def write_text(path: Path, text: str, argument: str) -> None:
     """Write a file that the user names. If that fails, a file that was there before is still there.
 
-    Args:
-        path: The file.
-        text: Its new text.
-        argument: The argument that names it, for errors.
+    `argument` names it in errors.
 
     Raises:
         ConfigurationError: If it cannot be written.
@@ -149,6 +143,11 @@ def show_details(pairs: Mapping[str, str]) -> None:
     width = max(map(len, pairs))
     for name, text in pairs.items():
         show_line(f"{name.ljust(width)}  {text}")
+
+
+def now_ms() -> int:
+    """Return the milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def duration(milliseconds: int) -> str:

@@ -69,12 +69,7 @@ class Change(NamedTuple):
 
 
 def positions(document: Document, *, unfinished: bool) -> dict[Partition, Position]:
-    """Return all positions of a document, in order.
-
-    Args:
-        document: The document.
-        unfinished: True if its batch is not finished, so that the next start reads its ranges again.
-    """
+    """Return all positions of a document, in order. The next start reads the ranges of an `unfinished` batch again."""
     found: dict[Partition, Position] = {}
     for name, state in document.clusters.items():
         for (topic, partition), (start, end) in state.ranges.items():
@@ -122,11 +117,7 @@ def parse_position(text: str) -> tuple[Partition, int]:
 
 
 def parse_positions(text: str, place: str) -> dict[Partition, int]:
-    """Parse a file of positions: one in each line, `#` begins a comment line.
-
-    Args:
-        text: The text.
-        place: The file, for errors.
+    """Parse a file of positions: one in each line, `#` begins a comment line. `place` names the file in errors.
 
     Raises:
         ConfigurationError: With the line, if it is not a position, or a partition occurs twice.

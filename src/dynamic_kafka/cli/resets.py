@@ -50,15 +50,7 @@ def reset_document(
     properties: Mapping[str, str],
     timeout_ms: int,
 ) -> tuple[Document, dict[Partition, int]]:
-    """Ask the clusters for the positions of a checkpoint's topics.
-
-    Args:
-        document: The document.
-        target: What to ask for.
-        clusters: The names of the clusters; None for all.
-        topics: The topics; None for all.
-        properties: Properties beside those in the document.
-        timeout_ms: The longest time to wait for an answer.
+    """Ask the clusters for the positions of a checkpoint's topics. Clusters and topics are all if they are None.
 
     Returns:
         The document with the topics as they are today, and the new positions.

@@ -21,10 +21,10 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_connection_arguments,
     add_option_arguments,
+    add_pairs,
     connection_of,
     count,
     options_of,
-    property_pair,
     seconds,
 )
 from dynamic_kafka.cli.message_text import FORMATS, Decoded, decoder_of, text_of
@@ -50,7 +50,8 @@ _EXAMPLES = """examples:
   dynamic-kafka tail --options-file query.properties --from 2026-11-22T20:00Z -n 100 --output json
   dynamic-kafka tail -o metadata-service=file -o metadata-service.path=streams.yaml --stream orders --registry http://registry:8081
 
-A message's place is written as dynamic-kafka offsets set takes it: cluster/topic/partition:offset.
+A message's place is written as dynamic-kafka offsets set takes it: cluster/topic/partition:offset. With --output json,
+each message is one object in a line.
 """
 
 
@@ -68,9 +69,8 @@ class _Start(NamedTuple):
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    text = "Show the next messages of a topic or a stream."
-    parser = add_command(commands, "tail", text, _EXAMPLES)
-    parser.description = f"{text} Nothing is committed, and no group is joined."
+    text = "Show the next messages of a topic or a stream. Nothing is committed, and no group is joined."
+    parser = add_command(commands, "tail", text, _EXAMPLES, _run)
     add_connection_arguments(parser, timeout_s=10.0)
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="a topic, with --bootstrap-servers; repeatable"
@@ -99,21 +99,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--format", choices=FORMATS, default="auto", help="the format of values (auto)")
     parser.add_argument("--key-format", choices=FORMATS, default="auto", help="the format of keys (auto)")
     parser.add_argument("--registry", metavar="URL", help="the schema registry")
-    parser.add_argument(
-        "--registry-property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="an option of the registry, such as basic-auth.user-info=${env:LOGIN}; repeatable",
-    )
+    text = "an option of the registry, such as basic-auth.user-info=${env:LOGIN}"
+    add_pairs(parser, "--registry-property", text=text)
     parser.add_argument("--headers", action="store_true", help="show headers")
     parser.add_argument("--full", action="store_true", help=f"do not cut values after {_SHOWN_CHARS} characters")
-    parser.add_argument(
-        "--output", choices=("table", "json"), default="table", help="json is one object in a line (table)"
-    )
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    parser.set_defaults(run=_run)
 
 
 def parse_start(text: str) -> _Start:
@@ -173,14 +162,7 @@ def _settings(args: argparse.Namespace) -> SourceSettings:
 
 
 class _Tail:
-    """The consumer of one cluster.
-
-    Args:
-        cluster: The cluster.
-        properties: The properties to reach it.
-        starts: The offset to begin at, by partition.
-        ends: The ends of the partitions at the start.
-    """
+    """The consumer of one cluster: where it begins, and the ends of the partitions at the start."""
 
     def __init__(
         self,
@@ -309,13 +291,7 @@ def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tupl
 
 
 class _Shown:
-    """How messages are shown.
-
-    Args:
-        args: The arguments.
-        key: The decoder of keys.
-        value: The decoder of values.
-    """
+    """How messages are shown."""
 
     def __init__(self, args: argparse.Namespace, key: Decoded, value: Decoded) -> None:
         self._args, self._key, self._value = args, key, value

@@ -114,17 +114,11 @@ class Chain:
 
 
 def follow(chain: Chain, offset: int, record: Record, *, start: int) -> Chain:
-    """Return the chain after one more record of the log.
+    """Return the chain after one more record of the log, which begins at the offset `start`.
 
     Trimming leaves no record that follows another one, so a chain begins with a record that follows a trimmed one. Normally
     that is the first record left. But a broker that dies right after trimming may begin the log anywhere later: then records
     that lost against others are left, too. Of all that follow trimmed records, the one after the latest of them counts.
-
-    Args:
-        chain: The chain before.
-        offset: The record's offset.
-        record: The record.
-        start: The offset where the log begins.
     """
     begins = chain.base < record.follows < start
     if record.follows != chain.offset and not begins:

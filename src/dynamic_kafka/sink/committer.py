@@ -54,13 +54,7 @@ def uptime_ms() -> int:
 
 
 class Committer:
-    """Claims, decides and publishes the batches of one prefix.
-
-    Args:
-        settings: The sink's settings.
-        destinations: The clusters that rows may go to.
-        place: Where the commit log is.
-    """
+    """Claims, decides and publishes the batches of one prefix, on the clusters that rows may go to."""
 
     def __init__(self, settings: SinkSettings, destinations: Mapping[str, Destination], place: LogPlace) -> None:
         self._settings, self._place = settings, place
@@ -96,11 +90,8 @@ class Committer:
     ) -> Claim:
         """Claim a generation, before the tasks; see `protocol.claim`.
 
-        Args:
-            identity: The batch, if that is known before it is written.
-            others: The properties of more clusters that the metadata names: an earlier batch may have written to them.
-            begun: True if the log had records when it was looked at before.
-            owner: The run; see `chain.State`.
+        `others` are the properties of more clusters that the metadata names: an earlier batch may have written to them.
+        `begun` says that the log had records when it was looked at before.
         """
         self._begun = begun
         for name, properties in others.items():
@@ -182,7 +173,9 @@ class Committer:
             case protocol.Append(record):
                 return self._log.append(record)
             case protocol.ListOpen():
-                return self._list_open()
+                # All at once: clusters that are far away or down take their time together, and not one after the other.
+                with ThreadPoolExecutor(max(1, len(self._destinations))) as pool:
+                    return tuple(t for found in pool.map(self._open_on, self._destinations) for t in found)
             case protocol.Describe(transactions):
                 return self._describe(transactions)
             case protocol.End(transactions):
@@ -212,11 +205,6 @@ class Committer:
         if chain.state != self._head:
             self._head, self._meant = chain.state, {}
         return chain
-
-    def _list_open(self) -> tuple[Transaction, ...]:
-        # All at once: clusters that are far away or down take their time together, and not one after the other.
-        with ThreadPoolExecutor(max(1, len(self._destinations))) as pool:
-            return tuple(t for found in pool.map(self._open_on, self._destinations) for t in found)
 
     def _open_on(self, cluster: str) -> list[Transaction]:
         try:
@@ -376,12 +364,8 @@ def claim_batch(
 ) -> tuple[Claim, LogPlace]:
     """Find the commit log, and claim a generation in it.
 
-    Args:
-        settings: The sink's settings.
-        destinations: The clusters that rows of this batch may go to.
-        others: The properties of the other clusters that the metadata names for the stream.
-        identity: The batch, if that is known before it is written.
-        owner: The run; see `chain.State`.
+    `others` are the properties of the other clusters that the metadata names for the stream. The identity is given if it is
+    known before the batch is written, and the owner is the run; see `chain.State`.
 
     Returns:
         The claim, and the place of the log, for the process that commits.

@@ -62,11 +62,7 @@ _PARALLELISM = Option(
 
 
 def configure_sink(options: Mapping[str, str], objects: SinkObjects | None = None) -> SinkSettings:
-    """Check all options together.
-
-    Args:
-        options: As the user gave them.
-        objects: The objects that a builder adds to them.
+    """Check all options together, with the objects that a builder adds to them.
 
     Raises:
         ConfigurationError: With the option, its value and what to change.
@@ -302,12 +298,7 @@ _TRANSACTIONAL: Mapping[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def check_producer(properties: Mapping[str, str], guarantee: Guarantee, where: str) -> None:
-    """Refuse properties that belong to the sink, or break its guarantee.
-
-    Args:
-        properties: The properties of a producer.
-        guarantee: The guarantee that the producer has to keep.
-        where: The text before a property's name in errors.
+    """Refuse properties that belong to the sink, or break its guarantee. `where` stands before a property's name in errors.
 
     Raises:
         ConfigurationError: With the property and what to do.

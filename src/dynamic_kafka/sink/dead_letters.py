@@ -69,11 +69,7 @@ def with_letters(
 ) -> tuple[Records | None, Records | None, int]:
     """Turn rows of one cluster into records, and those that cannot be written into dead letters.
 
-    Args:
-        rows: The rows; their schema was checked.
-        destination: The cluster.
-        settings: The settings, with the topic for dead letters; the partitioner is open.
-        producer: The cluster's producer.
+    The schema of the rows was checked, and the partitioner is open.
 
     Returns:
         The records, the dead letters, and the number of rows that are in these; None for no records.
@@ -152,11 +148,7 @@ def _too_large(records: Records, producer: ClusterProducer) -> dict[int, str]:
 
 
 def record_sizes(rows: pa.RecordBatch) -> tuple[Sizes, Sizes]:
-    """Return the size of each record as librdkafka counts it, and as a batch of its own without compression.
-
-    Args:
-        rows: The columns of `Records`.
-    """
+    """Return the size of each of `Records` as librdkafka counts it, and as a batch of its own without compression."""
     value, key = (_lengths(rows.column(name)) if name in rows.schema.names else None for name in ("value", "key"))
     assert value is not None
     key = np.full(len(value), -1) if key is None else key

@@ -34,14 +34,10 @@ _last_good: dict[Hashable, Clusters] = {}
 
 
 def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
-    """Return the clusters of the next batch.
+    """Return the clusters of the next batch. `key` is equal for settings that have the same destinations, and no others.
 
     While the metadata service fails, or describes a cluster with wrong properties, the last good answer in this process
     with the same key stays in force.
-
-    Args:
-        settings: The sink's settings.
-        key: Equal for settings that have the same destinations, and for no others.
 
     Raises:
         MetadataServiceError: If there was no good answer yet, or the stream cannot be written to or is described wrongly.
@@ -58,8 +54,10 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
             names.add(wished)
         snapshot = make_snapshot(streams)
         destinations = destinations_of(settings, snapshot, inactive)
-        rest = names - destinations.keys() if settings.guarantee == "exactly-once" else ()
-        found = Clusters(destinations, _properties_of(settings, snapshot, rest))
+        rest = names - destinations.keys() if settings.guarantee == "exactly-once" else set[str]()
+        known = {name: snapshot.clusters[name].properties for name in sorted(rest & snapshot.clusters.keys())}
+        others = {name: settings.cluster_properties(name, own) for name, own in known.items()}
+        found = Clusters(destinations, others)
     except Exception as error:  # a service may raise anything
         kept = _last_good.get(key)
         if kept is None:
@@ -72,20 +70,10 @@ def current_clusters(settings: SinkSettings, key: Hashable) -> Clusters:
     return found
 
 
-def _properties_of(settings: SinkSettings, snapshot: Snapshot, names: Collection[str]) -> dict[str, Mapping[str, str]]:
-    known = snapshot.clusters
-    return {name: settings.cluster_properties(name, known[name].properties) for name in sorted(names) if name in known}
-
-
 def destinations_of(
     settings: SinkSettings, snapshot: Snapshot, inactive: Collection[str] = ()
 ) -> dict[str, Destination]:
-    """Return the clusters that the rows of a batch may go to.
-
-    Args:
-        settings: The sink's settings.
-        snapshot: The metadata of `settings.stream`, and perhaps of other streams.
-        inactive: The clusters that the service calls inactive.
+    """Return the clusters that the rows of a batch may go to, by metadata that may have other streams, too.
 
     Returns:
         The stream's active clusters by name, sorted; only those with `settings.topic`, if that is given. If the stream has

@@ -81,15 +81,10 @@ def place(
     rows: int | None = None,
     run: str = "",
 ) -> Place:
-    """Return the place of a batch.
+    """Return the place of a batch after the last published one of its name; None if the log does not know one.
 
-    Args:
-        identity: The batch.
-        last: The last published batch of the same name; None if the log does not know one.
-        accept: `sink.accept-gaps`: the number of the batch to publish although it is not the next one.
-        skip: `sink.skip-batch`: the number of the batch to leave out although its rows may not be published.
-        rows: The number of its rows; None before its tasks have run.
-        run: The run of the streaming query that writes it; "" if there is none.
+    `accept` is `sink.accept-gaps`, and `skip` is `sink.skip-batch`. The number of rows is None before its tasks have run,
+    and the run is "" outside of a streaming query.
 
     Raises:
         CheckpointError: If it is neither the next batch nor a repetition of the last one.

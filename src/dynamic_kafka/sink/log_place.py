@@ -138,13 +138,8 @@ def unknown_log(
 ) -> TransactionError:
     """Return the error for a prefix that has been in use, and whose log is nowhere, or has no records.
 
-    Args:
-        prefix: The prefix.
-        cluster: A cluster that knows a transactional id of the prefix.
-        transactional_id: That id.
-        topic: The name of the log's topic.
-        seen: The clusters that were asked for the topic.
-        empty: Those of them where the topic exists.
+    A cluster knows a transactional id of the prefix. Of the clusters that were `seen`, the topic exists on those that are
+    `empty`.
     """
     used = f"Prefix '{prefix}' has been in use (cluster '{cluster}' knows its transactional id '{transactional_id}')"
     if empty:

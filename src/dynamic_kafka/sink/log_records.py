@@ -11,7 +11,7 @@ A topic of this name holds one of two things: the log, which is a chain of `Reco
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from dynamic_kafka.sink.chain import Record, State, Transaction
@@ -75,9 +75,5 @@ def decode(text: bytes | None) -> Record | Pointer | None:
 
 
 def _state(state: State) -> dict[str, Any]:
-    defaults = {f.name: _default(f) for f in fields(State)}
+    defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(State)}
     return {name: value for name, value in asdict(state).items() if value != defaults[name]}
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()

@@ -49,13 +49,9 @@ class FoundLog:
 def find_log(
     settings: SinkSettings, clusters: _Properties, active: Collection[str], timeout_ms: int = _TIMEOUT_MS
 ) -> FoundLog:
-    """Find the commit log, or make its topic.
+    """Find the commit log on all clusters that the metadata names for the stream, or make its topic.
 
-    Args:
-        settings: The sink's settings.
-        clusters: The properties of all clusters that the metadata names for the stream.
-        active: Those of them that rows may go to.
-        timeout_ms: How long an active one may take to answer.
+    The active ones, which rows may go to, may take the time-out to answer.
 
     Raises:
         ClusterUnavailableError: If a cluster that may have the log does not answer.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -55,61 +55,28 @@ class Problem(NamedTuple):
     remedy: str
 
 
-def problems(settings: Mapping[str, str] | None, replicas: int, brokers: int) -> list[Problem]:
-    """Return what is wrong with the topic of a commit log.
-
-    Args:
-        settings: Its settings; None if this client may not see them.
-        replicas: The number of its replicas.
-        brokers: The number of brokers in the cluster.
-    """
-    found = []
+def problems(settings: Mapping[str, str] | None, replicas: int, brokers: int) -> Iterator[Problem]:
+    """Yield what is wrong with the topic of a commit log. The settings are None if this client may not see them."""
     if settings is not None:
         wrong = {key: settings.get(key) for key, value in REQUIRED.items() if settings.get(key) != value}
         if wrong:
+            what = f"has {_shown(wrong)}, so Kafka could delete decisions"
             needed = _shown({key: REQUIRED[key] for key in wrong})
-            found.append(
-                Problem(
-                    True,
-                    f"has {_shown(wrong)}, so Kafka could delete decisions",
-                    f"set {needed}, or name another topic with sink.commit-log.topic",
-                )
-            )
+            yield Problem(True, what, f"set {needed}, or name another topic with sink.commit-log.topic")
         unclean, least = "unclean.leader.election.enable", "min.insync.replicas"
         if settings.get(unclean) == "true":
-            found.append(
-                Problem(
-                    False, f"has {unclean}=true, so a new leader may lack the last decisions", f"set {unclean}=false"
-                )
-            )
+            what = f"has {unclean}=true, so a new leader may lack the last decisions"
+            yield Problem(False, what, f"set {unclean}=false")
         if replicas >= _REPLICAS and int(settings.get(least) or 2) < 2:
-            found.append(
-                Problem(
-                    False,
-                    f"has {least}=1, so a decision may be on one broker only when that is lost",
-                    f"set {least}=2 on the topic",
-                )
-            )
+            what = f"has {least}=1, so a decision may be on one broker only when that is lost"
+            yield Problem(False, what, f"set {least}=2 on the topic")
     if replicas < min(_REPLICAS, brokers):
-        found.append(
-            Problem(
-                False,
-                f"has {replicas} of {brokers} brokers as replicas, so it may be lost with a broker",
-                f"give it {min(_REPLICAS, brokers)} replicas (kafka-reassign-partitions.sh)",
-            )
-        )
-    return found
+        what = f"has {replicas} of {brokers} brokers as replicas, so it may be lost with a broker"
+        yield Problem(False, what, f"give it {min(_REPLICAS, brokers)} replicas (kafka-reassign-partitions.sh)")
 
 
 class LogTopic:
-    """The topic of a commit log on one cluster. For one thread.
-
-    Args:
-        cluster: The cluster's name.
-        topic: The topic.
-        clients: The clients of the cluster.
-        timeout_ms: The longest time that a call may take.
-    """
+    """The topic of a commit log on one cluster. For one thread. The time-out is the longest time that a call may take."""
 
     def __init__(self, cluster: str, topic: str, clients: ClusterClients, *, timeout_ms: int) -> None:
         self.cluster, self.name = cluster, topic
@@ -134,10 +101,7 @@ class LogTopic:
             raise self.unavailable(f"could not be looked up ({error.args[0].str()})") from error
 
     def exists(self, *, may_be_hidden: bool = False) -> bool:
-        """Return whether the topic exists.
-
-        Args:
-            may_be_hidden: True if a topic that this client may not see counts as one that does not exist.
+        """Return whether the topic exists. With `may_be_hidden`, one that this client may not see does not exist.
 
         Raises:
             ClusterUnavailableError: If the topic cannot be looked up.

@@ -103,9 +103,7 @@ class ClusterProducer:
     def partitions(self, topic: str, at_least: int = 0) -> int:
         """Return the number of a topic's partitions; remembered for five minutes.
 
-        Args:
-            topic: The topic.
-            at_least: A remembered number below this one is not trusted: partitions may have been added.
+        A remembered number below `at_least` is not trusted: partitions may have been added.
 
         Raises:
             DeliveryError: If the topic does not exist, or this principal may not see it.
@@ -174,11 +172,9 @@ class ClusterProducer:
         return True
 
     def unavailable(self, consequence: str, said: str = "") -> ClusterUnavailableError:
-        """Return the error for a cluster that does not answer, or does not let this client in.
+        """Return the error for a cluster that does not answer, or does not let this client in. The consequence is a clause.
 
-        Args:
-            consequence: What cannot be done, as a clause.
-            said: The error of the call; what was heard in the background says more.
+        What was heard in the background says more than what the call `said`.
         """
         advice = (
             "correct its user, password or certificates (sasl.*, ssl.*)"
@@ -199,14 +195,9 @@ class ClusterProducer:
         *,
         refused_bytes: int | None = None,
     ) -> DeliveryError:
-        """Return our error for librdkafka's error about a record or a topic.
+        """Return our error for librdkafka's about a record or a topic. What is not known is None, or -1 for the partition.
 
-        Args:
-            error: The error.
-            topic: The topic; None if it is not known.
-            partition: The partition; -1 if it is not known.
-            key_bytes: The size of the record's key; None if it has none.
-            refused_bytes: The size of a record that the producer itself has refused; None if a broker did.
+        `refused_bytes` is the size of a record that the producer itself has refused; None if a broker did.
         """
         reason = self._missing_right(error.code(), topic) or _ADVICE.get(error.code(), error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and refused_bytes is not None:

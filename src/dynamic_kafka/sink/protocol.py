@@ -221,12 +221,8 @@ def claim(
 ) -> Generator[Effect, Any, Claim]:
     """Before the tasks of a batch: finish what is decided, claim a generation, abort what is left open.
 
-    Args:
-        name: A random name for the records.
-        identity: The batch, if that is known before it is written.
-        policy: The user's choices.
-        places: Where the log is and was; see `State`.
-        owner: The run; see `State`.
+    `name` is a random one for the records. The identity is given if it is known before the batch is written. `places` and
+    `owner` are those of `State`.
 
     Raises:
         CheckpointError: If the batch is known and not the next one.
@@ -255,13 +251,7 @@ def claim(
 def commit(
     name: str, claimed: Claim, batch: Batch, policy: TransactionPolicy
 ) -> Generator[Effect, Any, Literal["published", "repeated"]]:
-    """After the tasks of a batch: decide, and publish.
-
-    Args:
-        name: A random name for the records.
-        claimed: The claim made before the tasks began.
-        batch: The batch.
-        policy: The user's choices.
+    """After the tasks of a batch: decide, and publish. `name` is a random one for the records.
 
     Returns:
         "repeated" if the batch was published before, and the new transactions are aborted.

@@ -22,12 +22,7 @@ T = TypeVar("T")
 
 
 class Refusal(NamedTuple):
-    """A record that the producer itself did not take.
-
-    Attributes:
-        row: Its row.
-        error: The reason.
-    """
+    """A record that the producer itself did not take: its row, and the reason."""
 
     row: int
     error: KafkaError
@@ -69,9 +64,6 @@ class RecordProducer:
 
     The methods that make a request raise `KafkaException`; `poll` and `flush` do if the producer has failed for good. Errors
     that belong to no call are noted in `BackgroundErrors`. They come with `poll` and `flush`.
-
-    Args:
-        clients: The clients of the cluster.
 
     Raises:
         KafkaException: If no client can be made of the properties.

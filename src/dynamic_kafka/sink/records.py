@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, RowError, listed, suggestion
+from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
@@ -19,11 +20,13 @@ from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 __all__ = [
     "COLUMNS",
     "DEAD_LETTER",
+    "ENCODER",
     "HEADERS",
     "UNASSIGNED",
     "Records",
     "by_cluster",
     "check_schema",
+    "encoded",
     "to_records",
 ]
 
@@ -31,8 +34,12 @@ UNASSIGNED = -1
 """The partition of a record for which librdkafka's partitioner chooses (RD_KAFKA_PARTITION_UA)."""
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """The type of headers."""
+ENCODER = "encoder"
+"""The key in the metadata of a column that says how its rows are encoded (`native/encode/src/spec.rs`)."""
 DEAD_LETTER = "__dead_letter"
 """A column for rows that SQL cannot encode: a struct of the reason and of the row as JSON. It is null for all other rows."""
+
+_SLICE_BYTES = 16 * 1024 * 1024
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -56,17 +63,13 @@ def _is_headers(data_type: pa.DataType) -> bool:
     return _is_text(header.field("key").type) and _is_bytes(header.field("value").type)
 
 
-def _is_timestamp(data_type: pa.DataType) -> bool:
-    return pa.types.is_timestamp(data_type) and data_type.tz is not None
-
-
 COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
     "key": ("string or binary", _is_payload),
     "value": ("string or binary", _is_payload),
     "topic": ("string", _is_text),
     "partition": ("int", pa.types.is_int32),
     "headers": ("array<struct<key:string,value:binary>>", _is_headers),
-    "timestamp": ("timestamp", _is_timestamp),
+    "timestamp": ("timestamp", lambda found: pa.types.is_timestamp(found) and found.tz is not None),
     "cluster": ("string", _is_text),
 }
 """The columns of the sink: the type in Spark's words, and the check of an Arrow type."""
@@ -90,7 +93,8 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
         if names.count(name) > 1:
             raise ConfigurationError(f"Column '{name}' occurs {names.count(name)} times; keep one")
         if not fits(data_type):
-            raise ConfigurationError(f"Column '{name}' has the type {_named(data_type)}; cast it to {expected}")
+            shown = "timestamp_ntz" if pa.types.is_timestamp(data_type) else data_type
+            raise ConfigurationError(f"Column '{name}' has the type {shown}; cast it to {expected}")
     if "value" not in names:
         raise ConfigurationError(
             f"Column 'value' is missing (the columns are: {', '.join(names) or 'none'}); select what to write as 'value', "
@@ -102,10 +106,28 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
         )
 
 
-def _named(data_type: pa.DataType) -> str:
-    if pa.types.is_timestamp(data_type):
-        return "timestamp_ntz"
-    return str(data_type)
+def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Return the rows with bytes in place of structs, by the native kernel; `specs` says how a column is encoded.
+
+    `sql.sink_rows` leaves that to the sink where Spark does not need the bytes. So the rows go to Python as Arrow columns,
+    and Spark writes no text of them.
+
+    Raises:
+        RowError: If the message of a row would be longer than 2 GiB.
+    """
+    for batch in batches:
+        n = batch.num_rows
+        size = max(1, min(n, n * _SLICE_BYTES // max(1, batch.nbytes))) if specs else max(1, n)
+        for start in range(0, n, size):
+            rows = batch.slice(start, size)
+            for name, spec in specs.items():
+                place = rows.schema.get_field_index(name)
+                column = rows.column(place)
+                messages, errors = encoder(column.type, spec)(column, b"")
+                if errors:
+                    raise RowError(errors[0][1], errors[0][2])
+                rows = rows.set_column(place, pa.field(name, messages.type), messages)
+            yield rows
 
 
 class Records(NamedTuple):
@@ -153,14 +175,10 @@ def to_records(
     settings: SinkSettings,
     partitions: Callable[[str, int], int],
 ) -> Records:
-    """Turn rows of one cluster into records.
+    """Turn rows of one cluster into records. Their schema was checked, and the partitioner is open.
 
-    Args:
-        rows: The rows; their schema was checked.
-        destination: The cluster.
-        settings: The settings; the partitioner is open.
-        partitions: Returns the number of partitions of a topic of the cluster; its second argument is the least that is
-            expected.
+    `partitions` returns the number of partitions of a topic of the cluster; its second argument is the least that is
+    expected.
 
     Raises:
         RowError: If a row names no topic, or one that it may not name, or a partition that does not exist, or if it has a

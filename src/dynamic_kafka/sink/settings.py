@@ -162,14 +162,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class LogPlace:
-    """The place of a commit log.
-
-    Args:
-        cluster: The name of its cluster in the metadata.
-        properties: The properties to reach it.
-        topic: Its topic.
-        places: The names of this place and of earlier ones; see `State.places`.
-    """
+    """The place of a commit log: its cluster's name in the metadata, its topic, and its names so far (`State.places`)."""
 
     cluster: str
     properties: Mapping[str, str] = field(repr=False)

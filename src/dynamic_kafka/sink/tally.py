@@ -73,12 +73,7 @@ def client_numbers_of(producers: Iterable[ClusterProducer]) -> dict[str, dict[st
 
 
 class SinkTally:
-    """The counts of this process for one sink.
-
-    Args:
-        settings: The settings of the sink.
-        metrics: The settings of the metrics.
-    """
+    """The counts of this process for one sink."""
 
     def __init__(self, settings: SinkSettings, metrics: MetricsSettings) -> None:
         self._lock = threading.Lock()

@@ -29,12 +29,6 @@ def topic_limits(
 
     It is not known if the producer compresses, because the limit is for what remains then. Nor is it if the cluster does not
     answer within five seconds, or this principal may not see the topic's settings. Answers are remembered for a minute.
-
-    Args:
-        clients: The clients of the cluster.
-        cluster: The name of the cluster.
-        properties: The properties of its producer.
-        topics: The topics.
     """
     if any(
         properties.get(name, "none").strip().lower() != "none" for name in ("compression.type", "compression.codec")

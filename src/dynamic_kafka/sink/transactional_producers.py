@@ -256,10 +256,7 @@ def _connect(producer: ClusterProducer) -> None:
 class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
     """A task's producers, each within a transaction of its own. Use it in a `with` block; leave it after `prepare`.
 
-    A block that ends without `prepare` aborts the transactions.
-
-    Args:
-        task: The batch's task; its generation decides which ids are free.
+    A block that ends without `prepare` aborts the transactions. The task's generation decides which ids are free.
     """
 
     def __init__(self, task: WriteTask) -> None:

@@ -84,11 +84,8 @@ class Written:
 def write(batches: Iterator[pa.RecordBatch], task: WriteTask, producers: TaskProducers, *, task_number: int) -> Written:
     """Hand all rows of a task to the producers; does not wait until they are acknowledged.
 
-    Args:
-        batches: The rows; their schema was checked.
-        task: The destinations and settings.
-        producers: The source of producers, one for each cluster. It is asked when the first row for a cluster comes.
-        task_number: The task's number in its batch, from 0.
+    The schema of the rows was checked. A producer is asked for when the first row for its cluster comes. The numbers of
+    tasks are from 0 on.
 
     Raises:
         RowError: If a row cannot be turned into a record.

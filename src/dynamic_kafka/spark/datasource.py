@@ -206,8 +206,7 @@ class DynamicKafkaDataSource(DataSource):
         import pyarrow as pa
 
         from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.sink.encoding import ENCODER
-        from dynamic_kafka.sink.records import COLUMNS, check_schema
+        from dynamic_kafka.sink.records import COLUMNS, ENCODER, check_schema
 
         settings = self._configured_sink()
         specs = {f.name: f.metadata[ENCODER] for f in schema.fields if ENCODER in f.metadata}

@@ -101,8 +101,8 @@ class _Writer(OfOneVersion):
 
     def _write(self, iterator: Iterator[pa.RecordBatch], used: list[ClusterProducer]) -> KafkaCommitMessage:
         """Write the rows of a task, and tell the producers that were used."""
-        from dynamic_kafka.sink.encoding import encoded
         from dynamic_kafka.sink.producers import PooledProducers
+        from dynamic_kafka.sink.records import encoded
         from dynamic_kafka.sink.transactional_producers import TransactionalProducers
         from dynamic_kafka.sink.writer import flush, write
 

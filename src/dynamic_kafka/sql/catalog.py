@@ -6,9 +6,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
@@ -16,6 +17,7 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.dialect.query import Query, parse_query
 from dynamic_kafka.sql.load_errors import loading
 from dynamic_kafka.sql.names import Databases, is_ours, key_of, name_in, place_of, tables_here
 from dynamic_kafka.sql.parser.lexer import tokenize
@@ -23,11 +25,6 @@ from dynamic_kafka.sql.query_text import mentions, versioned_tables
 from dynamic_kafka.sql.session_views import lock_of, one_at_a_time, owners
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, table_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dynamic_kafka.sql.dialect.query import Query
 
 __all__ = ["Catalog", "View", "hinted"]
 
@@ -45,12 +42,7 @@ class View:
 
 
 class Catalog:
-    """The tables, views and settings of an environment.
-
-    Args:
-        spark: The session.
-        changed: Called after each change.
-    """
+    """The tables, views and settings of an environment. `changed` is called after each change."""
 
     def __init__(self, spark: SparkSession, changed: Callable[[], None]) -> None:
         self._spark, self._changed = spark, changed
@@ -63,11 +55,7 @@ class Catalog:
         self.lock = lock_of(spark)
 
     def key(self, name: Name) -> str:
-        """Return the key of a table or view in `tables` and `views`, where it may not be.
-
-        Raises:
-            ConfigurationError: If its name has a catalog or database that it was not created in.
-        """
+        """Return the key of a table or view in `tables` and `views`, where it may not be; see `key_of`."""
         return key_of(name, self.places)
 
     def table(self, name: Name) -> Table:
@@ -99,10 +87,7 @@ class Catalog:
                 raise ConfigurationError(
                     f"Table {qualified(name)} does not exist in Spark's catalogs. Create it with spark.sql"
                 )
-        table = self.table(name)
-        return (
-            table_of(replace(table.definition, options={**table.definition.options, **options})) if options else table
-        )
+        return _with(self.table(name), options)
 
     def with_defaults(self, table: Table) -> Table:
         """Return the table with the settings of the environment for the options that it does not have."""
@@ -184,8 +169,6 @@ class Catalog:
 
     def has_no_end(self, text: str, beneath: frozenset[str] = frozenset()) -> bool:
         """Return whether a query reads a table without an end, also through views."""
-        from dynamic_kafka.sql.dialect.query import parse_query
-
         query = parse_query(text)
         if any(not self.with_options(query, place).bounded for place in query.options):
             return True
@@ -212,8 +195,6 @@ class Catalog:
 
     def reads_kafka(self, text: str) -> bool:
         """Return whether a query reads a table on Kafka, also through views."""
-        from dynamic_kafka.sql.dialect.query import parse_query
-
         query = parse_query(text)
         tables = [self.with_options(query, place) for place in query.options]
         return any(isinstance(table, KafkaTable) for table in (*tables, *self._tables_of(text)))
@@ -248,26 +229,26 @@ class Catalog:
 
     def with_options(self, query: Query, place: int) -> Table:
         """Return a table with the options of its hint in a query."""
-        definition = self.table(hinted(query, place)).definition
-        return table_of(replace(definition, options={**definition.options, **query.options[place]}))
+        return _with(self.table(hinted(query, place)), query.options[place])
 
     def _only_with_options(self, query: Query) -> set[str]:
         """Return the tables that a query reads with the options of hints only, in lower case."""
         if query.tree is None:
             return set()
-        from sqlglot import exp
-
         given = Counter(hinted(query, place)[-1].lower() for place in query.options)
         tables = (table for table in query.tree.find_all(exp.Table) if is_ours(name_in(table), self.places))
         read = Counter(table.name.lower() for table in tables)
         return {name for name, count in given.items() if read[name] == count}
 
 
+def _with(table: Table, options: Mapping[str, str]) -> Table:
+    definition = table.definition
+    return table_of(replace(definition, options={**definition.options, **options})) if options else table
+
+
 def hinted(query: Query, place: int) -> Name:
     """Return the name of a table with options in a hint."""
     if query.tree is not None:
-        from sqlglot import exp
-
         for table in query.tree.find_all(exp.Table):
             if table.this.meta.get("start") == place:
                 return name_in(table)

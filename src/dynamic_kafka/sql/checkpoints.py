@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from dynamic_kafka.files import open_files
+from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connect import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from dynamic_kafka.sql.config import TableConfig
 
 __all__ = ["checkpoint_of", "exists", "has_begun", "numbers_in"]
 

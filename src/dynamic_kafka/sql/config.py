@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from dynamic_kafka.errors import ConfigurationError, nearest, suggestion
 from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.options import Option, choice, duration_ms, integer, text
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["SETTINGS", "TableConfig"]
 
@@ -67,26 +66,14 @@ SETTINGS: Mapping[str, Option[Any]] = {
 
 # A pasted script may contain Flink's other settings, which tune Flink's engine.
 _FLINK = (
-    "table.",
-    "execution.",
-    "pipeline.",
-    "sql-client.",
-    "state.",
-    "restart-strategy",
-    "taskmanager.",
-    "jobmanager.",
+    *("table.", "execution.", "pipeline.", "sql-client.", "state.", "restart-strategy", "taskmanager.", "jobmanager."),
     *("yarn.", "kubernetes.", "rest.", "high-availability", "metrics.", "classloader.", "security.", "s3.", "fs."),
     *("env.", "cluster.", "heartbeat.", "akka.", "pekko.", "historyserver.", "jobstore.", "web."),
 )
 
 
 class TableConfig:
-    """What is set in an environment (PyFlink: TableConfig).
-
-    Args:
-        spark: The session that `spark.*` and the time zone are set in.
-        changed: Called after each change.
-    """
+    """What is set in an environment (PyFlink: TableConfig). `changed` is called after each change."""
 
     def __init__(self, spark: SparkSession, changed: Callable[[], None]) -> None:
         self._spark, self._changed = spark, changed

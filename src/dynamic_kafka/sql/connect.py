@@ -10,16 +10,15 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.errors import CheckpointError, DynamicKafkaError
 from dynamic_kafka.files import open_files
 from dynamic_kafka.sql.stream_errors import await_end
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["follow_by_memory", "is_connect", "query_id"]
 
@@ -40,10 +39,8 @@ def follow_by_memory(
 ) -> Iterator[T]:
     """Yield what a stream gives as it arrives, by Spark's sink `memory`: the server keeps its rows until the iterator ends.
 
-    Args:
-        stream: The stream.
-        rows_of: What to yield of new rows, by output mode: one item of each. In `complete`, of all rows if they are others.
-        start: Starts the query in an output mode that it supports, and returns both.
+    `rows_of` says what to yield of new rows, by output mode: one item of each, or in `complete` of all rows if they are
+    others. `start` starts the query in an output mode that it supports, and returns both.
     """
     spark, name = stream.sparkSession, f"dynamic_kafka_{uuid.uuid4().hex}"
     mode, running = start(stream.writeStream.format("memory").queryName(name))

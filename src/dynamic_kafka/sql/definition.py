@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.sql.types import FlinkType, string_literal
@@ -18,6 +19,8 @@ __all__ = [
     "PhysicalColumn",
     "TableDefinition",
     "Watermark",
+    "check_columns",
+    "completed",
     "fault",
     "qualified",
     "with_key_not_null",
@@ -120,6 +123,22 @@ class TableDefinition:
     if_not_exists: bool = False
     partitioned_by: tuple[str, ...] = ()
 
+    @property
+    def physical(self) -> tuple[PhysicalColumn, ...]:
+        """Return the physical columns."""
+        return tuple(c for c in self.columns if isinstance(c, PhysicalColumn))
+
+    @property
+    def metadata(self) -> tuple[MetadataColumn, ...]:
+        """Return the metadata columns."""
+        return tuple(c for c in self.columns if isinstance(c, MetadataColumn))
+
+    @property
+    def written(self) -> tuple[PhysicalColumn | MetadataColumn, ...]:
+        """Return the columns that an INSERT has values for: all but computed and VIRTUAL ones."""
+        stored = (c for c in self.columns if not isinstance(c, ComputedColumn))
+        return tuple(c for c in stored if isinstance(c, PhysicalColumn) or not c.virtual)
+
     def ddl(self) -> str:
         """Return the CREATE TABLE statement in the layout of Flink's SHOW CREATE TABLE, with `***` for secrets."""
         parts = [_column(column) for column in self.columns]
@@ -154,28 +173,50 @@ def fault(table: TableDefinition) -> tuple[Literal["PRIMARY KEY", "WATERMARK"], 
     """Return the clause, the column and the problem if the key or the watermark is wrong; None if both are right."""
     by_name = {column.name: column for column in table.columns}
     for name in table.primary_key:
-        if name not in by_name:
-            return "PRIMARY KEY", name, f"PRIMARY KEY refers to column `{name}`, which does not exist"
-        if not isinstance(by_name[name], PhysicalColumn):
-            return (
-                "PRIMARY KEY",
-                name,
-                f"PRIMARY KEY refers to column `{name}`, which is not a physical column; it has to be one",
-            )
+        if not isinstance(by_name.get(name), PhysicalColumn):
+            why = "is not a physical column; it has to be one" if name in by_name else "does not exist"
+            return "PRIMARY KEY", name, f"PRIMARY KEY refers to column `{name}`, which {why}"
     if table.watermark is not None:
         name = table.watermark.column
-        match by_name.get(name):
-            case None:
-                return "WATERMARK", name, f"WATERMARK refers to column `{name}`, which does not exist"
-            case PhysicalColumn(type=type_) | MetadataColumn(type=type_) if type_.name not in _TIMES:
-                return (
-                    "WATERMARK",
-                    name,
-                    f"WATERMARK refers to column `{name}` of type {type_}; it has to be {_ANY_TIME}",
-                )
-            case _:
-                pass  # the type of a computed column is known to Spark only
+        column = by_name.get(name)
+        if column is None:
+            return "WATERMARK", name, f"WATERMARK refers to column `{name}`, which does not exist"
+        # The type of a computed column is known to Spark only.
+        if not isinstance(column, ComputedColumn) and column.type.name not in _TIMES:
+            problem = f"WATERMARK refers to column `{name}` of type {column.type}; it has to be {_ANY_TIME}"
+            return "WATERMARK", name, problem
     return None
+
+
+def completed(table: TableDefinition, **parts: Any) -> TableDefinition:
+    """Return a table with other parts, in which the columns of the key are NOT NULL.
+
+    Raises:
+        ConfigurationError: If its key or its watermark is wrong then.
+    """
+    found = with_key_not_null(replace(table, **parts))
+    if wrong := fault(found):
+        raise ConfigurationError(f"Table {qualified(table.name)}: {wrong[2]}")
+    return found
+
+
+def check_columns(table: TableDefinition) -> None:
+    """Raise unless a table has a physical column, and each column has its own name for Spark.
+
+    Raises:
+        ConfigurationError: With the column.
+    """
+    lower = [column.name.lower() for column in table.columns]
+    for column in table.columns:
+        if lower.count(column.name.lower()) > 1:
+            raise ConfigurationError(
+                f"Table {qualified(table.name)} has two columns '{column.name}' (Spark does not distinguish upper and lower "
+                "case). Give each its own name"
+            )
+    if not table.physical:
+        raise ConfigurationError(
+            f"Table {qualified(table.name)} does not have a physical column; add at least one, which has stored values"
+        )
 
 
 def qualified(name: Name) -> str:

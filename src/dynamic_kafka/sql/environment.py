@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 import dynamic_kafka
 from dynamic_kafka.errors import ConfigurationError, SqlError
@@ -20,7 +21,6 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.native import kernel
 from dynamic_kafka.sql.catalog import View
 from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.create_as import definition_as
 from dynamic_kafka.sql.definition import (
     ComputedColumn,
     MetadataColumn,
@@ -29,7 +29,8 @@ from dynamic_kafka.sql.definition import (
     TableDefinition,
     qualified,
 )
-from dynamic_kafka.sql.inferred import with_columns
+from dynamic_kafka.sql.derived import definition_as, with_registry_columns
+from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.ordered import check_key
 from dynamic_kafka.sql.parser import statements as s
@@ -46,10 +47,6 @@ from dynamic_kafka.sql.sink_rows import to_sink_rows, to_table_rows
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table, table_of
 from dynamic_kafka.sql.types import flink_type, string_literal
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["StatementSet", "TableEnvironment"]
 
@@ -119,7 +116,9 @@ class TableEnvironment:
             case s.CreateTable(as_query=AsQuery() as query):
                 return self._create_table_as(statement, query)
             case s.CreateTable(definition=definition):
-                return self._create_table(definition if statement.like is None else self._like(statement))
+                if (like := statement.like) is not None:
+                    definition = merge(definition, like, self._catalog.table(like.table).definition)
+                return self._create_table(definition)
             case s.CreateView():
                 return self._create_view(statement)
             case s.CreateDatabase(name=name, if_not_exists=if_not_exists):
@@ -207,8 +206,6 @@ class TableEnvironment:
 
     def _check_changes(self, query: str) -> None:
         """Raise if a query calculates with the changes of a changelog as if each was a row, or cannot be parsed."""
-        from dynamic_kafka.sql.dialect.query import parse_query
-
         parse_query(query)
         changelogs = [] if is_projection(query) or selects_all(query) else self._catalog.changelogs(query)
         if changelogs:
@@ -221,7 +218,7 @@ class TableEnvironment:
     # --- tables and views ---
 
     def _create_table(self, definition: TableDefinition) -> TableResult:
-        table = table_of(with_columns(definition))
+        table = table_of(with_registry_columns(definition))
         check_expressions(self._spark, table)
         if self._catalog.check_new(definition.name, if_not_exists=definition.if_not_exists):
             self._catalog.add(definition.name, table)
@@ -241,10 +238,6 @@ class TableEnvironment:
         except BaseException:  # a later run creates the table again
             self._catalog.drop(self._catalog.key(definition.name))
             raise
-
-    def _like(self, statement: s.CreateTable) -> TableDefinition:
-        assert statement.like is not None
-        return merge(statement.definition, statement.like, self._catalog.table(statement.like.table).definition)
 
     def _create_view(self, statement: s.CreateView) -> TableResult:
         if self._catalog.check_new(statement.name, if_not_exists=statement.if_not_exists):
@@ -327,7 +320,7 @@ class TableEnvironment:
                     rows, table, self._config, statement.query, final=final, could_be_stream=could_be_stream
                 )
                 if running is None:
-                    written.append(qualified(table.definition.name))
+                    written.append(table.name)
                 else:
                     started.append(running)
         except BaseException:
@@ -345,7 +338,7 @@ class TableEnvironment:
         if table.upsert and rows.isStreaming and filters_groups(statement.query):
             _log.warning(
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
-                qualified(table.definition.name),
+                table.name,
             )
         if rows.isStreaming and statement.query in self._queries.ranks:
             check_key(table, statement.columns, rows.columns, self._queries.ranks[statement.query])
@@ -362,7 +355,7 @@ class TableEnvironment:
         changelogs = self._catalog.changelogs(query)
         if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
             return self._queries.query(query)
-        name = qualified(table.definition.name)
+        name = table.name
         if not table.takes_changes:
             raise ConfigurationError(
                 f"Table {name} accepts only new rows, but the query reads the changes of {', '.join(changelogs)}: deletions "
@@ -394,11 +387,7 @@ class TableEnvironment:
 
 
 class StatementSet:
-    """INSERTs that start together (PyFlink: StatementSet).
-
-    Args:
-        environment: The environment with their tables.
-    """
+    """INSERTs that start together (PyFlink: StatementSet)."""
 
     def __init__(self, environment: TableEnvironment) -> None:
         self._environment = environment

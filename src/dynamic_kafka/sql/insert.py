@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sink.configure import configure_sink
@@ -15,17 +18,11 @@ from dynamic_kafka.sql.checkpoints import checkpoint_of, has_begun
 from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.connect import is_connect, query_id
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
-from dynamic_kafka.sql.definition import qualified
 from dynamic_kafka.sql.result import note_tasks_of_state, start
 from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.stream_errors import of_streams
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.tables import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["Jobs"]
 
@@ -46,15 +43,10 @@ class Jobs:
         final: bool = False,
         could_be_stream: bool = False,
     ) -> StreamingQuery | None:
-        """Write rows to a table.
+        """Write rows of `to_sink_rows` or `to_table_rows` to a table: a stream starts a query, a batch is written at once.
 
-        Args:
-            rows: The rows from `to_sink_rows` or `to_table_rows`; a stream starts a query, other rows are written at once.
-            table: The table.
-            config: The settings, with the folder of checkpoints and the interval of batches.
-            query: The text of the query.
-            final: True to write rows only when they do not change any more, also to a table with a key.
-            could_be_stream: Whether rows that are a batch may have been a stream under other settings.
+        `final` writes rows only when they do not change any more, also to a table with a key. `could_be_stream` says that a
+        batch may have been a stream under other settings.
 
         Returns:
             The streaming query; None if all rows are written.
@@ -84,12 +76,12 @@ class Jobs:
                 if isinstance(table, OtherTable):
                     raise ConfigurationError(
                         f"The running job '{name}' writes to '{own}', and Spark would lose rows of two. Write to another "
-                        f"folder, such as INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('path' = '...') */"
+                        f"folder, such as INSERT INTO {table.name} /*+ OPTIONS('path' = '...') */"
                     )
                 raise ConfigurationError(
-                    f"Table {qualified(table.definition.name)} is written exactly once by the running job '{name}', and two "
+                    f"Table {table.name} is written exactly once by the running job '{name}', and two "
                     f"jobs cannot share the prefix '{own}' of its transactional ids. Give this INSERT another prefix: "
-                    f"INSERT INTO {qualified(table.definition.name)} /*+ OPTIONS('sink.transactional-id-prefix'='...') */"
+                    f"INSERT INTO {table.name} /*+ OPTIONS('sink.transactional-id-prefix'='...') */"
                 )
 
     def _name(self, table: Table, config: TableConfig, query: str) -> str:
@@ -117,7 +109,7 @@ def _check_never_a_stream(rows: DataFrame, table: Table, config: TableConfig, na
         begun = has_begun(rows.sparkSession, checkpoint)
     if begun:
         raise ConfigurationError(
-            f"INSERT INTO {qualified(table.definition.name)} is a batch now, because all tables of its query have an end, "
+            f"INSERT INTO {table.name} is a batch now, because all tables of its query have an end, "
             f"and would write all rows. But '{checkpoint}' is the checkpoint of a stream that has written rows. To continue "
             "that stream, SET 'execution.runtime-mode' = 'streaming'. To write all rows again, SET it to 'batch'"
         )
@@ -221,7 +213,7 @@ def _spread(rows: DataFrame, table: KafkaTable) -> tuple[DataFrame, dict[str, st
         return rows, options
     if table.key is None and table.changelog:
         raise ConfigurationError(
-            f"Option 'sink.parallelism' of table {qualified(table.definition.name)} needs 'key.format' and 'key.fields': "
+            f"Option 'sink.parallelism' of table {table.name} needs 'key.format' and 'key.fields': "
             "all changes of a row have to go through one task, otherwise they lose their order"
         )
     return rows.repartition(int(parallelism), *(["key"] if table.key is not None else [])), options
@@ -236,7 +228,7 @@ def _append_only(table: Table) -> Iterator[None]:
         if "output mode" not in str(error).lower():
             raise of_streams([error]) from None
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} accepts only new rows, but the query updates earlier ones. "
+            f"Table {table.name} accepts only new rows, but the query updates earlier ones. "
             "Write to a table with a key, such as one with 'connector' = 'upsert-kafka', or aggregate over windows with a "
             "watermark"
         ) from error
@@ -247,6 +239,6 @@ def _checkpoint(rows: DataFrame, config: TableConfig, name: str, table: Table) -
     if found is not None or (isinstance(table, OtherTable) and table.kind.keeps_nothing):
         return found  # what keeps nothing begins anew each time
     raise ConfigurationError(
-        f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {qualified(table.definition.name)} as a stream "
+        f"Setting 'execution.checkpointing.dir' is missing. INSERT INTO {table.name} as a stream "
         "keeps a checkpoint there, from which it continues after a restart: SET it to a folder"
     )

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.definition import Name, qualified
+from dynamic_kafka.sql.dialect.query import Query, parse_query, part_of_with
 from dynamic_kafka.sql.query_text import tables_read
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import Query
 
 __all__ = ["Databases", "is_ours", "key_of", "name_in", "place_of", "qualified_tables", "tables_here", "unqualified"]
 
@@ -80,11 +77,7 @@ def place_of(name: Name) -> Name:
 
 
 def key_of(name: Name, places: Mapping[str, Name]) -> str:
-    """Return the key of a table or view, which may not exist.
-
-    Args:
-        name: Its name, with or without its catalog and database.
-        places: The catalog and database of those that were created with one, by key.
+    """Return the key of a table or view, which may not exist. `places` has the catalog and database of those that have one.
 
     Raises:
         ConfigurationError: If the name has a catalog or database that its table was not created in.
@@ -107,8 +100,6 @@ def qualified_tables(query: Query, places: Mapping[str, Name]) -> dict[int, str]
     """Return the tables and views that a query names with their catalog or database: their keys by the place of the name."""
     if query.tree is None:
         return {}
-    from sqlglot import exp
-
     found = {}
     for table in query.tree.find_all(exp.Table):
         place, start = place_of(name_in(table)), table.this.meta.get("start")
@@ -123,10 +114,6 @@ def tables_here(text: str, places: Mapping[str, Name]) -> frozenset[str]:
 
     Parts of the query's WITH, and tables of Spark's catalogs, are not among them.
     """
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import parse_query, part_of_with
-
     try:
         tree = parse_query(text).tree
     except SqlError:
@@ -147,8 +134,6 @@ def name_in(table: exp.Table) -> Name:
 
 def unqualified(tree: exp.Query, places: Mapping[str, Name]) -> exp.Query:
     """Return a query in which tables and views of the environment have one name. Other qualified names stay."""
-    from sqlglot import exp
-
     found = tree.copy()
     for table in found.find_all(exp.Table):
         name = name_in(table)

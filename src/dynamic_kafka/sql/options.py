@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.options import (
-    DEAD_LETTER_PROPERTIES,
-    DEAD_LETTER_TOPIC,
-    KEY_FORMAT,
-    ON_ERROR,
-    VALUE_FORMAT,
-)
+from dynamic_kafka.formats.options import DEAD_LETTER_PROPERTIES, DEAD_LETTER_TOPIC, KEY_FORMAT, ON_ERROR, VALUE_FORMAT
 from dynamic_kafka.kafka.config import jaas
 from dynamic_kafka.options import PREFIXES, Option, Parser, choice, duration_ms, integer, non_blank, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
@@ -46,10 +40,6 @@ SQL_PREFIXES: Mapping[str, str] = {
 """The names that cannot be listed one by one: what they begin with, and their meaning."""
 
 
-def _fields(value: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in value.split(";") if name.strip())
-
-
 CONNECTOR = Option(
     "connector",
     choice(*CONNECTORS),
@@ -59,7 +49,7 @@ CONNECTOR = Option(
 FORMAT = Option("format", non_blank("a format"), doc="The format of values; it goes before `value.format`.")
 KEY_FIELDS = Option(
     "key.fields",
-    Parser(_fields, "columns separated by ';'"),
+    Parser(lambda value: tuple(name.strip() for name in value.split(";") if name.strip()), "columns separated by ';'"),
     "",
     doc="The columns in the key, in order, separated by `;`.",
 )

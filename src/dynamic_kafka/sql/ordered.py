@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sql.definition import Column, ComputedColumn, MetadataColumn, Name, qualified
-from dynamic_kafka.sql.dialect.arrival import ARRIVAL
+from dynamic_kafka.sql.catalog import View
+from dynamic_kafka.sql.definition import Column, ComputedColumn, MetadataColumn, Name
+from dynamic_kafka.sql.dialect.arrival import ARRIVAL, differs_in_streams, has_over
+from dynamic_kafka.sql.dialect.query import Query, parse_query
+from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.names import unqualified
 from dynamic_kafka.sql.query_errors import refuse_for_streams
 from dynamic_kafka.sql.table import KafkaTable, table_of
 from dynamic_kafka.sql.tables import Table
 from dynamic_kafka.sql.types import FlinkType
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.catalog import View
-    from dynamic_kafka.sql.dialect.query import Query
-    from dynamic_kafka.sql.dialect.ranks import RankKey
-
-__all__ = ["Arrivals", "check_key"]
+__all__ = ["Arrivals", "check_key", "is_processing_time", "with_offset"]
 
 _EVENT_TIME = "spark.watermarkDelayMs"
 _PROCESSING_TIME = "dynamic-kafka.processing-time"
@@ -36,13 +31,7 @@ _PROCESSING_TIME = "dynamic-kafka.processing-time"
 class Arrivals:
     """What is known about the tables and views of a stream, for the dialect (`arrival.Streams`) and for ranks.
 
-    Args:
-        spark: The session.
-        tables: The tables by their names.
-        views: The views by their names.
-        places: The catalog and database of those that were created with one.
-        read: Returns the rows of a table, as a stream or not.
-        keep: Gives rows a name for Spark.
+    `read` returns the rows of a table, as a stream or not, and `keep` gives rows a name for Spark.
     """
 
     def __init__(
@@ -61,15 +50,11 @@ class Arrivals:
     def differs(self, query: Query, *, of_view: bool) -> bool:
         """Return whether a query of a stream contains what Spark's streams have in other words, such as ROW_NUMBER.
 
-        Args:
-            query: The query.
-            of_view: True for the query of a view. Its ranks are a part of each query that reads it, with conditions there.
+        The ranks of a view are a part of each query that reads it, with conditions there.
 
         Raises:
             SqlError: If it contains what they do not have.
         """
-        from dynamic_kafka.sql.dialect.arrival import differs_in_streams, has_over
-
         refuse_for_streams(query)
         if query.tree is None:
             return False
@@ -78,14 +63,11 @@ class Arrivals:
 
     def has_ranks(self, view: View) -> bool:
         """Return whether the query of a view contains ranks, also through other views."""
-        from dynamic_kafka.sql.dialect.arrival import has_over
-        from dynamic_kafka.sql.dialect.query import parse_query
-
         tree = parse_query(view.query).tree if isinstance(view.query, str) else None
         return tree is not None and has_over(unqualified(tree, self._places), self)
 
     def time_of(self, query: str) -> str:
-        """Return what time the only column of a query is: `event` (with a watermark), `processing`, or empty."""
+        """See `arrival.Streams`."""
         try:
             metadata = self._spark.sql(query).schema.fields[0].metadata
         except AnalysisException:
@@ -93,18 +75,13 @@ class Arrivals:
         return "event" if _EVENT_TIME in metadata else "processing" if _PROCESSING_TIME in metadata else ""
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
-        """Return the name of the first row of each key that a query has as a stream.
-
-        Spark keeps the row that it sees first, and the rows of a task come in their order.
-        """
+        """See `arrival.Streams`. Spark keeps the row that it sees first, and the rows of a task come in their order."""
         found = f"first_rows__{hashlib.sha256(query.encode()).hexdigest()[:12]}"
         self._keep(self._spark.sql(query).dropDuplicates([*keys]), found)
         return found
 
     def view(self, name: str) -> exp.Query | None:
-        """Return the query of a view, None if it is a DataFrame or gives its columns other names."""
-        from dynamic_kafka.sql.dialect.query import parse_query
-
+        """See `arrival.Streams`: a view is not one query if it is a DataFrame or gives its columns other names."""
         view = self._views.get(name.lower())
         if view is None or not isinstance(view.query, str) or view.columns:
             return None
@@ -112,11 +89,7 @@ class Arrivals:
         return None if query.options or query.tree is None else unqualified(query.tree, self._places)
 
     def ordered(self, name: str) -> str | None:
-        """Return the name of a table that has the offset of each row, too; None for a table that is not on Kafka.
-
-        Raises:
-            ConfigurationError: If its rows do not have an offset each, or if the name is not that of a table.
-        """
+        """See `arrival.Streams`."""
         table = self._tables.get(name.lower())
         if table is None:
             raise ConfigurationError(
@@ -128,32 +101,36 @@ class Arrivals:
             return None
         if table.changelog or "history.path" in table.source:
             raise ConfigurationError(
-                f"Table {qualified(table.definition.name)} cannot be ranked as a stream. Its order is not known. "
+                f"Table {table.name} cannot be ranked as a stream. Its order is not known. "
                 + (
                     "They are changes: `materialize` them, and rank the result"
                     if table.changelog
                     else "It has a history"
                 )
             )
-        offset = MetadataColumn(ARRIVAL, FlinkType("BIGINT", nullable=False), key="offset", virtual=True)
-        definition = replace(table.definition, columns=(*table.definition.columns, offset))
-        rows = self._read(replace(table_of(definition), source=table.source), streaming=True)
-        for column in definition.columns:
-            if isinstance(column, ComputedColumn) and column.expression.replace(" ", "").upper() == "PROCTIME()":
+        rows = self._read(with_offset(table), streaming=True)
+        for column in table.definition.columns:
+            if is_processing_time(column):
                 rows = rows.withMetadata(column.name, {_PROCESSING_TIME: True})
         found = f"{name.lower()}__in_order"
         self._keep(rows, found)
         return found
 
 
-def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str], key: RankKey | None) -> None:
-    """Raise unless the rows of a rank can be written to a table.
+def with_offset(table: KafkaTable) -> KafkaTable:
+    """Return a table that has the column with the offset of each row, too."""
+    offset = MetadataColumn(ARRIVAL, FlinkType("BIGINT", nullable=False), key="offset", virtual=True)
+    definition = replace(table.definition, columns=(*table.definition.columns, offset))
+    return replace(table_of(definition), source=table.source, bounded=table.bounded)
 
-    Args:
-        table: The table.
-        names: The columns that an INSERT lists; None for all.
-        columns: The query's columns.
-        key: The key of the rank; None if its rows do not change.
+
+def is_processing_time(column: Column) -> bool:
+    """Return whether a column of a table is a processing time."""
+    return isinstance(column, ComputedColumn) and column.expression.replace(" ", "").upper() == "PROCTIME()"
+
+
+def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str], key: RankKey | None) -> None:
+    """Raise unless the rows of a rank can be written to a table. The key is None if they do not change.
 
     Raises:
         ConfigurationError: If they change and the table has another key, or none. Flink would delete rows of the table, and
@@ -163,7 +140,7 @@ def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str],
         if key is None or table.takes_changes:
             return
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} accepts only new rows, but the rows of this rank change: a later "
+            f"Table {table.name} accepts only new rows, but the rows of this rank change: a later "
             "message may have an earlier time or a better value. Write to a table with a key, such as one with 'connector' "
             "= 'upsert-kafka'. The first rows by PROCTIME() never change"
         )
@@ -171,23 +148,17 @@ def check_key(table: Table, names: Sequence[str] | None, columns: Sequence[str],
         if isinstance(table, KafkaTable):
             return
         raise ConfigurationError(
-            f"These ranked rows do not change, and table {qualified(table.definition.name)} takes rows that do. Write "
+            f"These ranked rows do not change, and table {table.name} takes rows that do. Write "
             "them to a table without a PRIMARY KEY"
         )
-    written = names or [
-        c.name for c in table.definition.columns if not isinstance(c, ComputedColumn) and not _is_virtual(c)
-    ]
+    written = names or [c.name for c in table.definition.written]
     found = [column.lower() for column in columns]
     of_query = {name: column for name, column in zip(written, found, strict=False) if found.count(column) == 1}
     primary = {of_query.get(name, "") for name in table.definition.primary_key}
     if primary <= frozenset().union(*key.parts) and all(primary & part for part in key.parts):
         return
     raise ConfigurationError(
-        f"The PRIMARY KEY of table {qualified(table.definition.name)} is not the key of the ranked rows. Flink deletes rows "
+        f"The PRIMARY KEY of table {table.name} is not the key of the ranked rows. Flink deletes rows "
         "from such a table when others take their place, and Spark cannot. The PRIMARY KEY has to be the columns of "
         "PARTITION BY, and for more than one row of each key the number, too"
     )
-
-
-def _is_virtual(column: Column) -> bool:
-    return isinstance(column, MetadataColumn) and column.virtual

@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.expressions import quoted
+from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
+from dynamic_kafka.sql.dialect.ranks import rank_windows
+from dynamic_kafka.sql.dialect.translator import UNKNOWN_TYPE
 from dynamic_kafka.sql.script_errors import place_in, reason_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from dynamic_kafka.sql.dialect.query import Query
 
 __all__ = ["cause_of", "in_query", "refuse_for_streams", "unknown_function"]
 
@@ -24,19 +23,11 @@ _TOKEN = re.compile(r"\w+|'(?:[^'\\]|\\.|'')*'|[^\w\s]", re.DOTALL)
 
 
 def in_query(error: AnalysisException, text: str, translated: str) -> Exception:
-    """Return an error of Spark with its place in the text that the user wrote.
-
-    Args:
-        error: The error.
-        text: The query as the user wrote it.
-        translated: The query that Spark got.
-    """
+    """Return an error of Spark for a translated query, with its place in the text that the user wrote."""
     function = unknown_function(error)
     place = place_in(translated, error)
     if place is None or (text == translated and function is None and not isinstance(error, ParseException)):
         return error
-    from dynamic_kafka.sql.dialect.query import query_error
-
     return query_error(text, original_place(text, translated, place), function or reason_of(error))
 
 
@@ -62,19 +53,9 @@ def cause_of(
 ) -> Exception:
     """Return why the type of a part of a query is not known, if that is what an error says; else the error.
 
-    Args:
-        error: The error of the translation.
-        query: The query.
-        refusal: The last error of Spark when it was asked for a type.
-        problems: The errors of tables and views of the environment that cannot be read, by their keys.
-        known: The keys of all tables and views of the environment.
-        spark: The session.
+    `refusal` is the last error of Spark when it was asked for a type. `problems` are those of tables and views that cannot
+    be read, by their keys, and `known` the keys of all.
     """
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import place_of, query_error
-    from dynamic_kafka.sql.dialect.translator import UNKNOWN_TYPE
-
     if error.problem != UNKNOWN_TYPE or query.tree is None:
         return error
     parts = {part.alias.lower() for part in query.tree.find_all(exp.CTE)}
@@ -114,11 +95,6 @@ def refuse_for_streams(query: Query) -> None:
     """
     if query.tree is None:
         return
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import place_of, query_error
-    from dynamic_kafka.sql.dialect.ranks import rank_windows
-
     known = rank_windows(query.tree)
     for window in query.tree.find_all(exp.Window):
         if window.arg_key == "windows" or any(window is found for found in known):

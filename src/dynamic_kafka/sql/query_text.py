@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import TYPE_CHECKING
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+from sqlglot.expressions import Query, Select
 
 from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.query import parse_query, temporal_joins
 from dynamic_kafka.sql.parser.lexer import tokenize
-
-if TYPE_CHECKING:
-    from sqlglot.expressions import Query, Select
 
 __all__ = [
     "filters_groups",
@@ -41,8 +42,6 @@ def tables_read(query: str) -> frozenset[str]:
     parsed = _parsed(query)
     if parsed is None:
         return frozenset(name.lower() for name in re.findall(r"`([^`]+)`|(\w+)", query) for name in name if name)
-    from sqlglot import exp
-
     return frozenset(table.name.lower() for table in parsed.find_all(exp.Table))
 
 
@@ -51,10 +50,6 @@ def versioned_tables(query: str) -> frozenset[str]:
     parsed = _parsed(query)
     if parsed is None:
         return frozenset()
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import temporal_joins
-
     joined = [join.this for join in temporal_joins(parsed)]
     others = [table for table in parsed.find_all(exp.Table) if not any(table is found for found in joined)]
     return frozenset(table.name.lower() for table in joined) - {table.name.lower() for table in others}
@@ -65,18 +60,12 @@ def mentions(query: str, column: str) -> bool:
     parsed = _parsed(query)
     if parsed is None:
         return re.search(rf"\b{column}\b", query, re.IGNORECASE) is not None
-    from sqlglot import exp
-
     return any(found.name.lower() == column for found in parsed.find_all(exp.Column))
 
 
 def selects_all(query: str) -> bool:
     """Return whether a query is a SELECT from one table, with or without WHERE, with `*` as its last column."""
     parsed = _parsed(query)
-    if parsed is None:
-        return False
-    from sqlglot import exp
-
     if not isinstance(parsed, exp.Select) or not _reads_one_table(parsed, {*_PLAIN, "order"}):
         return False
     last = parsed.expressions[-1]
@@ -87,12 +76,9 @@ def selects_all(query: str) -> bool:
 def is_projection(query: str) -> bool:
     """Return whether a query is a SELECT of named columns of one table, with or without WHERE."""
     parsed = _parsed_as_spark(query)
-    if parsed is None or not query.lstrip().upper().startswith("SELECT"):
-        return False
-    from sqlglot import exp
-
     return (
         isinstance(parsed, exp.Select)
+        and query.lstrip().upper().startswith("SELECT")
         and _reads_one_table(parsed, _PLAIN)
         and not any(column.is_star for column in parsed.expressions)
     )
@@ -100,8 +86,6 @@ def is_projection(query: str) -> bool:
 
 def _reads_one_table(parsed: Select, parts: AbstractSet[str]) -> bool:
     """Return whether a SELECT gives rows of one table, each at most once, and calculates nothing over several of them."""
-    from sqlglot import exp
-
     if {part for part, value in parsed.args.items() if value} - parts or not parsed.expressions:
         return False
     relation = parsed.args["from_"].this if parsed.args.get("from_") else None
@@ -131,16 +115,10 @@ def with_column(query: str, column: str) -> str:
 def filters_groups(query: str) -> bool:
     """Return whether a query has a HAVING."""
     parsed = _parsed(query)
-    if parsed is None:
-        return False
-    from sqlglot import exp
-
-    return parsed.find(exp.Having) is not None
+    return parsed is not None and parsed.find(exp.Having) is not None
 
 
 def _parsed(query: str) -> Query | None:
-    from dynamic_kafka.sql.dialect.query import parse_query
-
     try:
         return parse_query(query).tree
     except SqlError:
@@ -150,9 +128,6 @@ def _parsed(query: str) -> Query | None:
 @lru_cache(maxsize=64)
 def _parsed_as_spark(query: str) -> Query | None:
     """Return a query with Spark's functions, of which sqlglot knows those that return one row for many."""
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
-
     try:
         parsed = parse_one(query, dialect="spark")
     except SqlglotError:

@@ -8,19 +8,16 @@ import queue
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.sql.connect import follow_by_memory, is_connect
 from dynamic_kafka.sql.script_errors import own_errors
 from dynamic_kafka.sql.stream_errors import await_end, of_streams
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["TableResult", "follow", "note_tasks_of_state", "start"]
 
@@ -112,17 +109,13 @@ class TableResult:
 
 def note_tasks_of_state(stream: DataFrame) -> None:
     """Log what to set if a stream with state is about to start with Spark's 200 tasks in a micro-batch on one machine."""
-    spark = stream.sparkSession
+    spark, rows = stream.sparkSession, cast("Any", stream)
     if is_connect(spark) or not str(spark.sparkContext.master).startswith("local"):
         return
-    if spark.conf.get(_PARTITIONS) == _SPARKS_DEFAULT and _WITH_STATE.search(_plan(stream)):
+    if spark.conf.get(_PARTITIONS) == _SPARKS_DEFAULT and _WITH_STATE.search(
+        rows._jdf.queryExecution().analyzed().toString()
+    ):
         _say_once(spark.sparkContext.defaultParallelism)
-
-
-def _plan(stream: DataFrame) -> str:
-    rows: Any = stream
-    plan: str = rows._jdf.queryExecution().analyzed().toString()
-    return plan
 
 
 @functools.cache
@@ -158,10 +151,8 @@ def start_in_mode(writer: DataStreamWriter, modes: Sequence[str]) -> tuple[str, 
 def follow(stream: DataFrame, rows_of: Mapping[str, Callable[[DataFrame], Iterable[T]]]) -> Iterator[T]:
     """Yield what a stream gives as it arrives, until it ends or the iterator is closed.
 
-    Args:
-        stream: The stream.
-        rows_of: What to yield of a micro-batch, by output mode: one item of each row, or in `complete` of all rows. The
-            first mode that the query supports is taken.
+    `rows_of` says what to yield of a micro-batch, by output mode: one item of each row, or in `complete` of all rows. The
+    first mode that the query supports is taken.
 
     Raises:
         ConfigurationError: If it supports none of them.

@@ -29,12 +29,7 @@ from dynamic_kafka.formats.arrow import handed_over, taken_over
 from dynamic_kafka.formats.expressions import named, nullable, once, quoted, without_call_sites
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.columns import (
-    COLUMN_TYPES,
-    HISTORY_ROW,
-    LAST_ROW,
-    LEFT_OUT,
-)
+from dynamic_kafka.spark.columns import COLUMN_TYPES, HISTORY_ROW, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.datasource import CONDITIONS, NAME
 from dynamic_kafka.spark.messages import Part, column_of
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -47,6 +42,7 @@ from dynamic_kafka.sql.definition import (
     qualified,
 )
 from dynamic_kafka.sql.dialect.kinds import read_as_utc
+from dynamic_kafka.sql.dialect.translate import translate_expression
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.query_errors import unknown_function
 from dynamic_kafka.sql.table import Encoding, KafkaTable, with_start
@@ -63,12 +59,9 @@ _END_US = 1 << 62  # in the year 148108
 
 @without_call_sites()
 def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFrame:
-    """Return the table as a DataFrame.
+    """Return the table as a DataFrame: a stream, or a batch of the current records.
 
-    Args:
-        spark: The session, with `format("dynamic-kafka")` registered.
-        table: The table. Its definition may be without the columns that a query does not use.
-        streaming: True for a stream, False for a batch of the current records.
+    Its definition may be without the columns that a query does not use.
 
     Returns:
         The table's columns in order; for a changelog also `row_kind`, last.
@@ -77,9 +70,9 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         ConfigurationError: If the table can only be written to.
     """
     options = with_start(table.source)
-    if options != table.source and not any(name in options for name in ("properties.group.id", "kafka.group.id")):
+    if options != table.source and not {"properties.group.id", "kafka.group.id"} & options.keys():
         raise ConfigurationError(
-            f"Option 'scan.startup.mode' is missing for table {qualified(table.definition.name)}. Its default "
+            f"Option 'scan.startup.mode' is missing for table {table.name}. Its default "
             "'group-offsets' needs 'properties.group.id': set one of them"
         )
     # Raise our own error here; from load() it would be an error of Spark, with the trace of its worker.
@@ -93,14 +86,18 @@ def read(spark: SparkSession, table: KafkaTable, *, streaming: bool) -> DataFram
         )
     reader = spark.readStream if streaming else spark.read
     needed = _needed(table)
-    if streaming and settings.stopping is not None and table.definition.watermark is not None and _ends_alone(spark):
+    # Whether the end of one table leaves the watermarks of the others in a query as they are.
+    ends_alone = (spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") or "min").lower() == "min"
+    if streaming and settings.stopping is not None and table.definition.watermark is not None and ends_alone:
         needed = needed.add(LAST_ROW, BooleanType())
     if table.wanted:
         options = {**options, CONDITIONS: table.wanted}
     messages = reader.format(NAME).schema(needed).options(**options).load()
     if LEFT_OUT in needed.names:
         left_out = F.count_if(F.col(LEFT_OUT)).alias(table.on_error.replace("-", "_"))
-        messages = messages.observe(f"dynamic-kafka: {_name(table)}", left_out).where(once(F.col(LEFT_OUT).isNull()))
+        messages = messages.observe(f"dynamic-kafka: {'.'.join(table.definition.name)}", left_out).where(
+            once(F.col(LEFT_OUT).isNull())
+        )
     rows = _rows(messages, table, frozenset(needed.names))
     return finished(rows, table.definition, streaming=streaming)
 
@@ -117,11 +114,6 @@ def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -
         rows = _with_watermark(rows, definition.watermark)
     names = [column.name for column in definition.columns]
     return rows.select(*map(named, names), *([ROW_KIND] if ROW_KIND in {*rows.columns} - {*names} else []))
-
-
-def _ends_alone(spark: SparkSession) -> bool:
-    """Return whether the end of one table leaves the watermarks of the others in a query as they are."""
-    return (spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy") or "min").lower() == "min"
 
 
 def _with_watermark(rows: DataFrame, watermark: Watermark) -> DataFrame:
@@ -155,7 +147,7 @@ def _check_drift(table: KafkaTable, max_drift_ms: int | None) -> None:
         _log.warning(
             "Table %s: 'scan.watermark.alignment.max-drift' is %d ms, which is more than the delay of its watermark (%s). "
             "Rows of a partition that is behind by more than the delay are late",
-            qualified(table.definition.name),
+            table.name,
             max_drift_ms,
             watermark.delay,
         )
@@ -187,7 +179,7 @@ def check_expressions(spark: SparkSession, table: KafkaTable | OtherTable) -> No
             lines = (error.problem if isinstance(error, SqlError) else function or str(error)).splitlines()
             reason = next(line for line in lines if line.strip())
             raise ConfigurationError(
-                f"Column '{column.name}' of table {qualified(table.definition.name)} cannot be computed: {reason}"
+                f"Column '{column.name}' of table {table.name} cannot be computed: {reason}"
             ) from None
 
 
@@ -204,7 +196,6 @@ def _check_event_time(rows: DataFrame, definition: TableDefinition, column: Comp
 
 def _computed(rows: DataFrame, expression: str) -> Column:
     """Return a computed column, which is an expression of Flink on the columns before it."""
-    from dynamic_kafka.sql.dialect.translate import translate_expression
 
     def type_of(text: str) -> DataType | None:
         try:
@@ -218,10 +209,6 @@ def _computed(rows: DataFrame, expression: str) -> Column:
     return F.expr(translate_expression(expression, type_of, zone=zone))
 
 
-def _name(table: KafkaTable) -> str:
-    return ".".join(table.definition.name)
-
-
 # --- from messages to rows ----------------------------------------------------------------------------------------------
 
 
@@ -229,7 +216,8 @@ def _needed(table: KafkaTable) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
     needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
     of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
-    decoded = [column_of(_part(encoding, table), table.on_error, table.letters) for encoding in _encodings(table)]
+    encodings = filter(None, (table.key, table.value))
+    decoded = [column_of(_part(encoding, table), table.on_error, table.letters) for encoding in encodings]
     left_out = [] if table.on_error == "fail" else [StructField(LEFT_OUT, BooleanType())]
     history = [] if (found := _history_row(table)) is None else [found]
     return StructType([*of_source, *decoded, *left_out, *history])
@@ -267,12 +255,6 @@ def _history_row(table: KafkaTable) -> StructField | None:
     columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
     row = nullable(StructType([StructField(c.name, cast_type(c.type)) for c in columns]))
     return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
-
-
-def _encodings(table: KafkaTable) -> Iterator[Encoding]:
-    if table.key is not None:
-        yield table.key
-    yield table.value
 
 
 def _rows(messages: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:

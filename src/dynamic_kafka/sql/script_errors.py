@@ -42,12 +42,7 @@ def own_errors() -> Iterator[None]:
 
 @contextmanager
 def errors_of(statement: nodes.Statement, script: str, what: str | None = None) -> Iterator[None]:
-    """Add the place in the script to the errors of a statement.
-
-    Args:
-        statement: The running statement.
-        script: The whole text that it is from.
-        what: The part that fails, such as one of its jobs; by default its first words.
+    """Add the place in the script to the errors of a statement, or of `what` in it, such as one of its jobs.
 
     Raises:
         SqlError: If Spark reports the place of the error in a query.
@@ -77,12 +72,7 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
 
 
 def named_place(message: str, statement: str) -> int | None:
-    """Return the place in a statement of what an error names first: a 'string' of it, or a `name`. None if it is missing.
-
-    Args:
-        message: The error's message.
-        statement: The text of the statement.
-    """
+    """Return the place in a statement of what an error names first: a 'string' of it, or a `name`. None if it is missing."""
     first = re.search(r"'([^']*)'|`([^`]*)`", message)
     if first is None:
         return None
@@ -95,13 +85,7 @@ def named_place(message: str, statement: str) -> int | None:
 
 
 def in_text(error: SqlError, text: str, start: int = 0) -> SqlError:
-    """Return the error with its place in a text that contains the query; the error as it is if the text does not.
-
-    Args:
-        error: An error at a place in a query.
-        text: A statement, or a whole script.
-        start: Where the query is looked for, as an index into the text.
-    """
+    """Return the error with its place in a text that contains the query from `start` on; as it is if the text does not."""
     found = -1 if error.query is None else text.find(error.query, start)
     return error if found < 0 else sql_error(text, found + error.offset, error.problem)
 

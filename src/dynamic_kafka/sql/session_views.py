@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import ReferenceType, WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
 __all__ = ["lock_of", "one_at_a_time", "owner", "owners"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class _Locked(Protocol):
-    lock: Any
-
-
-L = TypeVar("L", bound=_Locked)
+M = TypeVar("M", bound=Callable[..., Any])
 
 _made_by: WeakKeyDictionary[SparkSession, dict[str, ReferenceType[Any]]] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
@@ -32,15 +23,15 @@ def lock_of(spark: SparkSession) -> Any:
     return _locks.setdefault(spark, RLock())
 
 
-def one_at_a_time(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
-    """Let other threads wait that make temporary views of the same session."""
+def one_at_a_time(method: M) -> M:
+    """Let other threads wait that make temporary views of the same session, which the object has the `lock` of."""
 
     @wraps(method)
-    def alone(this: L, /, *args: P.args, **names: P.kwargs) -> R:
+    def alone(this: Any, /, *args: Any, **names: Any) -> Any:
         with this.lock:
             return method(this, *args, **names)
 
-    return alone
+    return cast("M", alone)
 
 
 def owners(spark: SparkSession) -> dict[str, ReferenceType[Any]]:

@@ -8,41 +8,44 @@ too; without it, rows are inserted.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, DecimalType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.expressions import TEMPORAL, rebuilt, temporal_text
 from dynamic_kafka.formats.options import only_topic
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.sink.encoding import ENCODER
+from dynamic_kafka.sink.records import DEAD_LETTER, ENCODER
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, qualified
+from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.table import Encoding, KafkaTable
+from dynamic_kafka.sql.tables import Table
 from dynamic_kafka.sql.types import cast_type, flink_type, spark_type
-from dynamic_kafka.sql.unwritable import FAULT, cast_or_fault, with_dead_letters
 
 __all__ = ["check_writable", "to_sink_rows", "to_table_rows", "values_of"]
 
+_FAULT = "fault"
+"""A column of rows on their way to the sink: the reason why a row cannot be encoded, null if it can."""
 
-def check_writable(table: KafkaTable) -> list[PhysicalColumn | MetadataColumn]:
+Written = PhysicalColumn | MetadataColumn
+"""A column that an INSERT has a value for."""
+
+
+def check_writable(table: KafkaTable) -> tuple[Written, ...]:
     """Return the columns that an INSERT has values for.
 
     Raises:
         ConfigurationError: If the table can only be read.
     """
-    name = qualified(table.definition.name)
+    name, columns = table.name, table.definition.written
     configure_sink(table.sink)  # a table of several streams can only be read
-    columns = [
-        c
-        for c in table.definition.columns
-        if not isinstance(c, ComputedColumn) and not (isinstance(c, MetadataColumn) and c.virtual)
-    ]
     metadata = [c for c in columns if isinstance(c, MetadataColumn)]
     writable = [key for key, found in METADATA_KEYS.items() if found.write is not None]
     one_topic = only_topic(table.sink) is not None
@@ -77,11 +80,6 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     `key` and `value` are structs if the sink encodes them; the column's metadata then says how. With
     `sink.dead-letter.topic`, rows that cannot be encoded are in the column `DEAD_LETTER`, and do not end the query.
 
-    Args:
-        query: The rows to write; columns are matched by position.
-        table: The table.
-        names: The columns that an INSERT lists; None for all.
-
     Raises:
         ConfigurationError: If the columns do not fit the table.
     """
@@ -90,13 +88,13 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     rows, values, given_kind = values_of(query, table, columns, names, faults)
     kind_column = F.lit(INSERT) if given_kind is None else given_kind
     if faults is not None:
-        rows = rows.withColumn(FAULT, F.coalesce(F.lit(None).cast("string"), *faults))
+        rows = rows.withColumn(_FAULT, F.coalesce(F.lit(None).cast("string"), *faults))
     selected, reported = [], []
     for encoding in filter(None, (table.key, table.value)):
         spec, encode = _spec(table, encoding), encoding.format.encode
         row = _row(encoding, values, kind_column)
         if faults is not None:
-            row = F.when(F.col(FAULT).isNull(), row)
+            row = F.when(F.col(_FAULT).isNull(), row)
             if spec is None and encoding.format.encode_or_error is not None:
                 encode = encoding.format.encode_or_error
                 reported.append(encoding.name)
@@ -114,7 +112,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
     given = {name: f"c{place}" for name, place in _assigned(query, table, columns, names).items()}
     if given_kind is not None:
         given[ROW_KIND] = f"c{len(given)}"
-    return with_dead_letters(rows, selected, reported, given)
+    return _with_dead_letters(rows, selected, reported, given)
 
 
 def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | None = None) -> DataFrame:
@@ -124,7 +122,7 @@ def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | No
         ConfigurationError: If the columns do not fit the table, or it can only be read.
     """
     if table.kind.write is None:
-        raise table.only_read()
+        raise table.can_only("be read")
     for column in table.metadata:
         if not column.virtual:
             raise ConfigurationError(
@@ -138,19 +136,15 @@ def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | No
 
 def values_of(
     query: DataFrame,
-    table: KafkaTable | OtherTable,
-    columns: Sequence[PhysicalColumn | MetadataColumn],
+    table: Table,
+    columns: Sequence[Written],
     names: Sequence[str] | None,
     faults: list[Column] | None = None,
 ) -> tuple[DataFrame, dict[str, Column], Column | None]:
     """Return the query's rows with other names, in these the value of each column, and the kind of a row if there is one.
 
-    Args:
-        query: The rows to write; columns are matched by position.
-        table: The table.
-        columns: The columns that an INSERT has values for.
-        names: The columns that an INSERT lists; None for all.
-        faults: Gets columns with the reason why a row cannot be written, null if it can. If None, such a row ends the query.
+    Columns are matched by position; `names` are those that an INSERT lists, None for all. `faults` gets columns with the
+    reason why a row cannot be written, null if it can. Without it, such a row ends the query.
 
     Raises:
         ConfigurationError: If the columns do not fit the table.
@@ -161,7 +155,7 @@ def values_of(
     values = {}
     for c in columns:
         value = F.col(f"c{given[c.name]}") if c.name in given else F.lit(None)
-        values[c.name] = value.cast(cast_type(c.type)) if faults is None else cast_or_fault(value, c, faults)
+        values[c.name] = value.cast(cast_type(c.type)) if faults is None else _cast_or_fault(value, c, faults)
     kind = _checked_kind(F.col(f"c{len(query.columns) - 1}"), table, faults) if has_kind else None
     or_insert = F.lit(INSERT) if kind is None else kind
     values |= {c.name: _not_null(values[c.name], c, table, or_insert, faults) for c in columns if not c.type.nullable}
@@ -176,16 +170,16 @@ def _unless(wrong: Column, reason: Column, value: Column, faults: list[Column] |
     return value
 
 
-def _checked_kind(kind: Column, table: KafkaTable | OtherTable, faults: list[Column] | None) -> Column:
-    rule = f"Column '{ROW_KIND}' of a row for table {qualified(table.definition.name)} must be +I, -U, +U or -D, not "
+def _checked_kind(kind: Column, table: Table, faults: list[Column] | None) -> Column:
+    rule = f"Column '{ROW_KIND}' of a row for table {table.name} must be +I, -U, +U or -D, not "
     refusal = F.concat(F.lit(rule), F.coalesce(kind, F.lit("NULL")), F.lit(". Correct the query"))
     return _unless(~F.coalesce(kind.isin(*ROW_KINDS), F.lit(False)), refusal, kind, faults)
 
 
 def _not_null(
     value: Column,
-    column: PhysicalColumn | MetadataColumn,
-    table: KafkaTable | OtherTable,
+    column: Written,
+    table: Table,
     kind: Column,
     faults: list[Column] | None,
 ) -> Column:
@@ -194,7 +188,7 @@ def _not_null(
     if table.upsert and column.name not in table.key_columns:
         wrong = wrong & ~kind.isin(*DELETES)  # a deleted row needs its key only
     refusal = (
-        f"Column '{column.name}' of table {qualified(table.definition.name)} is NOT NULL, but a row has NULL for it. Filter "
+        f"Column '{column.name}' of table {table.name} is NOT NULL, but a row has NULL for it. Filter "
         "such rows, use COALESCE, or declare the column without NOT NULL"
     )
     return _unless(wrong, F.lit(refusal), value, faults)
@@ -208,8 +202,6 @@ def _spec(table: KafkaTable, encoding: Encoding) -> str | None:
     found = encoding.format.native_encode(encoding.schema, encoding.options)
     if found is None:
         return None
-    from dynamic_kafka.formats.arrow import arrow_type  # imports pyarrow, which takes a while
-
     spec = json.dumps(found)
     try:
         encoder(arrow_type(encoding.schema), spec)
@@ -228,12 +220,12 @@ def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:
     return F.struct(*fields)
 
 
-def _has_kind(query: DataFrame, table: KafkaTable | OtherTable, names: Sequence[str]) -> bool:
+def _has_kind(query: DataFrame, table: Table, names: Sequence[str]) -> bool:
     if len(query.columns) != len(names) + 1 or query.columns[-1] != ROW_KIND:
         return False
     if not table.takes_changes:
         raise ConfigurationError(
-            f"Table {qualified(table.definition.name)} accepts only new rows, but the query has updates and deletes (in its "
+            f"Table {table.name} accepts only new rows, but the query has updates and deletes (in its "
             "column 'row_kind'). Use a changelog format or 'upsert-kafka', or select the other columns"
         )
     return True
@@ -241,8 +233,8 @@ def _has_kind(query: DataFrame, table: KafkaTable | OtherTable, names: Sequence[
 
 def _assigned(
     query: DataFrame,
-    table: KafkaTable | OtherTable,
-    columns: Sequence[PhysicalColumn | MetadataColumn],
+    table: Table,
+    columns: Sequence[Written],
     names: Sequence[str] | None,
 ) -> dict[str, int]:
     """Return the position of the query's column for each column of the table that gets a value."""
@@ -252,13 +244,12 @@ def _assigned(
         if name not in by_name or wanted.count(name) > 1:
             what = "twice" if name in by_name else "which is not a column that can be written"
             raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} lists the column '{name}', {what}. The columns are "
-                f"{', '.join(by_name)}"
+                f"INSERT INTO {table.name} lists the column '{name}', {what}. The columns are {', '.join(by_name)}"
             )
     for column in columns:
         if not column.type.nullable and column.name not in wanted and isinstance(column, PhysicalColumn):
             raise ConfigurationError(
-                f"INSERT INTO {qualified(table.definition.name)} does not have the column '{column.name}', which is NOT NULL"
+                f"INSERT INTO {table.name} does not have the column '{column.name}', which is NOT NULL"
             )
     given = len(query.columns) - _has_kind(query, table, wanted)
     if given != len(wanted):
@@ -293,13 +284,49 @@ def _fits(given: DataType, wanted: DataType) -> bool:
     return isinstance(wanted, StringType) and isinstance(given, StringType)
 
 
-def _mismatch(
-    cause: str, query: DataFrame, table: KafkaTable | OtherTable, columns: Sequence[PhysicalColumn | MetadataColumn]
-) -> ConfigurationError:
+def _mismatch(cause: str, query: DataFrame, table: Table, columns: Sequence[Written]) -> ConfigurationError:
     """Return Flink's error, with both schemas."""
     given = ", ".join(f"{f.name}: {flink_type(f.dataType)}" for f in query.schema.fields)
     wanted = ", ".join(f"{c.name}: {c.type}" for c in columns)
     return ConfigurationError(
-        f"Column types of the query's result and of table {qualified(table.definition.name)} do not match: {cause}. Cast or "
+        f"Column types of the query's result and of table {table.name} do not match: {cause}. Cast or "
         f"select matching columns\nQuery: [{given}]\nTable: [{wanted}]"
+    )
+
+
+# --- dead letters -------------------------------------------------------------------------------------------------------
+
+
+def _cast_or_fault(value: Column, column: Written, faults: list[Column]) -> Column:
+    """Return a value in the type of its column, and note when it does not fit.
+
+    Only decimals can be too large: all other implicit casts are to a wider type. Decimals inside arrays, maps and rows end
+    the query, because Spark would turn them into nulls.
+    """
+    wanted = cast_type(column.type)
+    if not isinstance(wanted, DecimalType):
+        return value.cast(wanted)
+    found = value.try_cast(wanted)
+    reason = F.lit(f"Column '{column.name}' has a number that does not fit {column.type}")
+    faults.append(F.when(value.isNotNull() & found.isNull(), reason))
+    return found
+
+
+def _with_dead_letters(
+    rows: DataFrame, selected: Sequence[Column], reported: Collection[str], given: Mapping[str, str]
+) -> DataFrame:
+    """Return the sink's rows, with the column `DEAD_LETTER`.
+
+    Those of the selected columns that are `reported` are of `arrow.MESSAGE_OR_ERROR`. `given` has the column of the rows
+    that each column of the table is from.
+    """
+    names = rows.select(*selected).columns
+    schema = StructType([StructField(name, rows.schema[source].dataType) for name, source in given.items()])
+    row = F.struct(*(F.col(source).alias(name) for name, source in given.items()))
+    error = F.coalesce(F.col(_FAULT), *(F.col(name)["error"] for name in reported))
+    text = F.to_json(rebuilt(row, schema, TEMPORAL, temporal_text), {"ignoreNullFields": "false"})
+    letter = F.struct(error.alias("error"), text.alias("row"))
+    return rows.select(*rows.columns, *selected).select(
+        *(F.col(name)["message"].alias(name) if name in reported else F.col(name) for name in names),
+        F.when(error.isNotNull(), letter).alias(DEAD_LETTER),
     )

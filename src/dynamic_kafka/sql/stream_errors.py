@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.script_errors import reason_of
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["await_end", "of_streams"]
 
@@ -90,11 +87,7 @@ def await_end(query: StreamingQuery) -> None:
 
 
 def of_streams(errors: Sequence[AnalysisException]) -> Exception:
-    """Return the error for a stream that Spark cannot run in any of several output modes.
-
-    Args:
-        errors: Its error in each of them.
-    """
+    """Return the error for a stream that Spark cannot run in any of several output modes, each with its error."""
     messages = "\n".join(map(str, errors))
     for pattern, problem in _NOT_IN_STREAMS.items():
         if re.search(pattern, messages):

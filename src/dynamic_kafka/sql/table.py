@@ -8,7 +8,7 @@ UpsertKafkaDynamicTableFactory):
 2. A PRIMARY KEY is for changelogs: for `upsert-kafka`, and for `kafka` with a changelog format. The formats of
    `upsert-kafka`, and all key formats, are formats of rows.
 3. The options of the source and the sink are checked by them when the table is created. Those about the start and the
-   end of reading that the modes do not use are left out first (`startup`).
+   end of reading that the modes do not use are left out first (`unused_options`).
 4. The default subject in a schema registry is the topic's name with `-key` or `-value`, if there is one topic.
 """
 
@@ -26,8 +26,7 @@ from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unk
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of
-from dynamic_kafka.sql.client_properties import without_effect
-from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.definition import MetadataColumn, TableDefinition, check_columns, qualified
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.options import (
     CONNECTOR,
@@ -39,8 +38,8 @@ from dynamic_kafka.sql.options import (
     TableOptions,
     split_options,
 )
-from dynamic_kafka.sql.startup import without_unused
 from dynamic_kafka.sql.types import flink_type, spark_type, time_precision
+from dynamic_kafka.sql.unused_options import without_properties, without_unused
 
 __all__ = ["Encoding", "KafkaTable", "table_of", "with_start"]
 
@@ -121,7 +120,12 @@ class KafkaTable:
     @property
     def metadata(self) -> tuple[MetadataColumn, ...]:
         """Return its metadata columns."""
-        return tuple(c for c in self.definition.columns if isinstance(c, MetadataColumn))
+        return self.definition.metadata
+
+    @property
+    def name(self) -> str:
+        """Return its name as in SQL."""
+        return qualified(self.definition.name)
 
 
 def table_of(definition: TableDefinition) -> KafkaTable:
@@ -130,14 +134,14 @@ def table_of(definition: TableDefinition) -> KafkaTable:
     Raises:
         ConfigurationError: If it is wrong, with the option or column, its value and the expected ones.
     """
-    options = split_options(without_effect(definition.options, qualified(definition.name)))
+    options = split_options(without_properties(definition.options, qualified(definition.name)))
     connector: str = CONNECTOR.of(options.sql)
-    physical = {c.name: spark_type(c.type) for c in definition.columns if isinstance(c, PhysicalColumn)}
+    physical = {c.name: spark_type(c.type) for c in definition.physical}
     if definition.partitioned_by:
         raise ConfigurationError(
             "PARTITIONED BY does not go with Kafka tables, which have no partition columns: see 'sink.partitioner'"
         )
-    _check_columns(definition)
+    check_columns(definition)
     key, value = _encodings(definition, options, physical)
     if connector == "upsert-kafka":
         _check_upsert(definition, options, key, value)
@@ -147,22 +151,20 @@ def table_of(definition: TableDefinition) -> KafkaTable:
             "changelog format such as debezium-json, or 'connector' = 'upsert-kafka'"
         )
     _check_metadata(definition, value.format)
-    if (connector == "upsert-kafka" or value.format.changelog) and ROW_KIND in {
-        c.name.lower() for c in definition.columns
-    }:
+    is_changelog = connector == "upsert-kafka" or value.format.changelog
+    if is_changelog and any(c.name.lower() == ROW_KIND for c in definition.columns):
         raise ConfigurationError(
             f"Column '{ROW_KIND}' has the name of the column with the kind of a row's change. Give it another name"
         )
     source, sink = dict(options.source), dict(options.sink)
     if connector == "upsert-kafka" and "history.path" not in source:
         source["scan.startup.mode"] = "earliest-offset"
-    for column in (c for c in definition.columns if isinstance(c, MetadataColumn)):
+    for column in definition.metadata:
         wanted = METADATA_KEYS.get(column.key)
         if wanted is not None and wanted.option is not None:
             source[wanted.option] = "true"
     source = without_unused(source, qualified(definition.name))
     _check_subscription(definition, connector, source)
-    bounded = _is_bounded(source)
     # A table of several streams can only be read; `sink.parallelism` can be a default of all tables.
     if connector != "dynamic-kafka" or any(name.startswith("sink.") for name in sink.keys() - {"sink.parallelism"}):
         _check_sink(sink, key)
@@ -175,7 +177,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
         sink=sink,
         on_error=ON_ERROR.of(options.sql),
         letters=letters_of(ON_ERROR.of(options.sql), DEAD_LETTER_TOPIC.of(options.sql), sink, options.dead_letter),
-        bounded=bounded,
+        bounded=_is_bounded(source),
     )
 
 
@@ -239,7 +241,7 @@ def _encodings(
                 f"Column '{name}' of 'key.fields' does not begin with 'key.fields-prefix' = '{prefix}'"
             )
     topic = only_topic(options.source)
-    types = {c.name: c.type for c in definition.columns if isinstance(c, PhysicalColumn)}
+    types = {c.name: c.type for c in definition.physical}
 
     def encoding(start: str, used: Format, given: FormatOptions, columns: Sequence[str]) -> Encoding:
         name, cut = ("key", len(prefix)) if start == "key." else ("value", 0)
@@ -283,24 +285,9 @@ def _key_columns(
 # --- columns ------------------------------------------------------------------------------------------------------------
 
 
-def _check_columns(definition: TableDefinition) -> None:
-    names = [column.name for column in definition.columns]
-    lower = [name.lower() for name in names]
-    for name in names:
-        if lower.count(name.lower()) > 1:
-            raise ConfigurationError(
-                f"Column '{name}' occurs {lower.count(name.lower())} times (Spark does not distinguish upper and lower "
-                "case). Give each its own name"
-            )
-    if not any(isinstance(column, PhysicalColumn) for column in definition.columns):
-        raise ConfigurationError("The table does not have a physical column; add at least one that is in the messages")
-
-
 def _check_metadata(definition: TableDefinition, value: Format) -> None:
     known = metadata_types(value)
-    for column in definition.columns:
-        if not isinstance(column, MetadataColumn):
-            continue
+    for column in definition.metadata:
         if column.key not in known:
             raise ConfigurationError(
                 f"Column '{column.name}' is METADATA FROM '{column.key}', which does not exist. The keys are "

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.errors import InvalidOptionError, suggestion
 from dynamic_kafka.sql.connectors.datagen import DATAGEN
 from dynamic_kafka.sql.connectors.filesystem import FILESYSTEM
 from dynamic_kafka.sql.connectors.jdbc import JDBC
 from dynamic_kafka.sql.connectors.sinks import BLACKHOLE, PRINT
-from dynamic_kafka.sql.connectors.spark_table import DELTA, ICEBERG, declared
+from dynamic_kafka.sql.connectors.spark_table import DELTA, ICEBERG
 from dynamic_kafka.sql.connectors.table import Connector, OtherTable, other_table
 from dynamic_kafka.sql.definition import TableDefinition
 from dynamic_kafka.sql.options import CONNECTOR, CONNECTORS
 from dynamic_kafka.sql.scan import finished, read
 from dynamic_kafka.sql.table import KafkaTable
 from dynamic_kafka.sql.table import table_of as kafka_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["OTHERS", "Table", "read_table", "table_of"]
 
@@ -46,10 +44,7 @@ def table_of(definition: TableDefinition) -> Table:
     given = definition.options.get(CONNECTOR.key)
     name = "" if given is None else given.strip().lower()
     if name in OTHERS:
-        if name in ("delta", "iceberg"):
-            return declared(definition, OTHERS[name])
-        takes_changes = name in ("print", "blackhole")
-        return other_table(definition, OTHERS[name], takes_changes=takes_changes)
+        return other_table(definition, OTHERS[name], definition.primary_key if name in ("delta", "iceberg") else ())
     if given is not None and name not in CONNECTORS:
         known = (*CONNECTORS, *OTHERS)
         raise InvalidOptionError(CONNECTOR.key, given, f"one of {', '.join(known)}{suggestion(given, known)}")
@@ -61,18 +56,11 @@ def read_table(spark: SparkSession, table: Table, *, streaming: bool) -> DataFra
 
     A table that is not on Kafka and has an end is a batch, also beside streams: then Spark joins each micro-batch with it.
 
-    Args:
-        spark: The session, with `format("dynamic-kafka")` registered.
-        table: The table.
-        streaming: Whether it is followed.
-
     Raises:
         ConfigurationError: If it can only be written to, or is wrong.
     """
     if isinstance(table, KafkaTable):
         return read(spark, table, streaming=streaming)
     if table.kind.read is None:
-        raise table.only_written()
-    endless = not table.bounded
-    rows = table.kind.read(spark, table, endless)
-    return finished(rows, table.definition, streaming=endless)
+        raise table.can_only("be written to")
+    return finished(table.kind.read(spark, table), table.definition, streaming=not table.bounded)

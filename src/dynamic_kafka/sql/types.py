@@ -6,13 +6,14 @@ A type keeps its length, precision and nullability, because Spark's types do not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import types as spark
+from pyspark.sql.types import DataType
 
 from dynamic_kafka.formats.expressions import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+from dynamic_kafka.spark_versions import TimeType
 
 __all__ = [
     "DAY_UNITS",
@@ -91,23 +92,11 @@ def spark_type(type_: FlinkType) -> DataType:
     TIMESTAMP becomes TimestampNTZType and TIMESTAMP_LTZ becomes TimestampType, both in microseconds. A MULTISET becomes a
     map from the element to its count, as in Flink's formats. Lengths of strings and bytes are not kept.
     """
-    from pyspark.sql import types as spark
-
-    from dynamic_kafka.spark_versions import TimeType
-
     match type_:
-        case FlinkType(name="CHAR" | "VARCHAR" | "STRING"):
-            return spark.StringType()
-        case FlinkType(name="BINARY" | "VARBINARY" | "BYTES"):
-            return spark.BinaryType()
         case FlinkType(name="DECIMAL", parameters=(precision, scale)):
             return spark.DecimalType(precision, scale)
         case FlinkType(name="TIME", parameters=(precision,)):
             return TimeType(precision)
-        case FlinkType(name="TIMESTAMP"):
-            return spark.TimestampNTZType()
-        case FlinkType(name="TIMESTAMP_LTZ"):
-            return spark.TimestampType()
         case FlinkType(name="ARRAY", elements=(element,)):
             return spark.ArrayType(spark_type(element), element.nullable)
         case FlinkType(name="MULTISET", elements=(element,)):
@@ -115,16 +104,10 @@ def spark_type(type_: FlinkType) -> DataType:
         case FlinkType(name="MAP", elements=(key, value)):
             return spark.MapType(spark_type(key), spark_type(value), value.nullable)
         case FlinkType(name="ROW", fields=fields):
+            comments = ({"comment": f.comment} if f.comment else None for f in fields)
+            listed = zip(fields, comments, strict=True)
             return spark.StructType(
-                [
-                    spark.StructField(
-                        f.name,
-                        spark_type(f.type),
-                        f.type.nullable,
-                        {"comment": f.comment} if f.comment else None,
-                    )
-                    for f in fields
-                ]
+                [spark.StructField(f.name, spark_type(f.type), f.type.nullable, comment) for f, comment in listed]
             )
         case _ if type_.name.startswith("INTERVAL "):
             units = interval_units(type_.name.removeprefix("INTERVAL "))
@@ -132,27 +115,26 @@ def spark_type(type_: FlinkType) -> DataType:
                 return spark.YearMonthIntervalType(YEAR_UNITS.index(units[0]), YEAR_UNITS.index(units[-1]))
             return spark.DayTimeIntervalType(DAY_UNITS.index(units[0]), DAY_UNITS.index(units[-1]))
         case _:
-            data_type = getattr(spark, _SPARK_NAMES[type_.name])()
-            assert isinstance(data_type, spark.DataType)
-            return data_type
+            return _IN_SPARK[type_.name]()
 
 
-_SPARK_NAMES = {
-    "BOOLEAN": "BooleanType",
-    "TINYINT": "ByteType",
-    "SMALLINT": "ShortType",
-    "INT": "IntegerType",
-    "BIGINT": "LongType",
-    "FLOAT": "FloatType",
-    "DOUBLE": "DoubleType",
-    "DATE": "DateType",
-    "VARIANT": "VariantType",
+_IN_SPARK: Mapping[str, type[DataType]] = {
+    "BOOLEAN": spark.BooleanType,
+    "TINYINT": spark.ByteType,
+    "SMALLINT": spark.ShortType,
+    "INT": spark.IntegerType,
+    "BIGINT": spark.LongType,
+    "FLOAT": spark.FloatType,
+    "DOUBLE": spark.DoubleType,
+    "DATE": spark.DateType,
+    "TIMESTAMP": spark.TimestampNTZType,
+    "TIMESTAMP_LTZ": spark.TimestampType,
+    "VARIANT": spark.VariantType,
+    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), spark.StringType),
+    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), spark.BinaryType),
 }
-_FLINK_NAMES = {spark: flink for flink, spark in _SPARK_NAMES.items()} | {
-    "BinaryType": "BYTES",
-    "StringType": "STRING",
-    "NullType": "NULL",
-}
+"""The types that have no parts."""
+_FLINK_NAMES = {in_spark: flink for flink, in_spark in _IN_SPARK.items()} | {spark.NullType: "NULL"}
 
 
 def time_precision(type_: FlinkType) -> dict[str, int]:
@@ -177,9 +159,6 @@ def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
 
     A type that Flink does not have gets Spark's name.
     """
-    from pyspark.sql import types as spark
-
-    from dynamic_kafka.spark_versions import TimeType
 
     def build(
         name: str, *parameters: int, elements: tuple[FlinkType, ...] = (), fields: tuple[RowField, ...] = ()
@@ -206,12 +185,8 @@ def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
         case spark.MapType(keyType=key, valueType=value, valueContainsNull=has_null):
             return build("MAP", elements=(flink_type(key, nullable=False), flink_type(value, nullable=has_null)))
         case spark.StructType(fields=fields):
-            return build(
-                "ROW",
-                fields=tuple(
-                    RowField(f.name, flink_type(f.dataType, nullable=f.nullable), f.metadata.get("comment"))
-                    for f in fields
-                ),
-            )
+            types = (flink_type(f.dataType, nullable=f.nullable) for f in fields)
+            listed = zip(fields, types, strict=True)
+            return build("ROW", fields=tuple(RowField(f.name, type_, f.metadata.get("comment")) for f, type_ in listed))
         case _:
-            return build(_FLINK_NAMES.get(type(data_type).__name__, data_type.simpleString().upper()))
+            return build(_FLINK_NAMES.get(type(data_type), data_type.simpleString().upper()))

@@ -18,15 +18,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from dynamic_kafka.sql.definition import ComputedColumn, TableDefinition
+from sqlglot import exp
 
-if TYPE_CHECKING:
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.definition import Name
-    from dynamic_kafka.sql.dialect.query import Query
+from dynamic_kafka.sql.definition import ComputedColumn, Name, TableDefinition
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
+from dynamic_kafka.sql.dialect.query import Query, part_of_with
+from dynamic_kafka.sql.names import name_in
 
 __all__ = ["reads_known", "used_names", "with_columns"]
 
@@ -34,12 +32,9 @@ _WORD = re.compile(r"\w+")
 
 
 def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bool) -> TableDefinition:
-    """Return a table with only the columns that are among `names`, and those which these are computed of.
+    """Return a table with only the columns that are among `used_names`, and those which these are computed of.
 
-    Args:
-        table: The table.
-        names: Names from `used_names`.
-        streaming: True to keep the column of the watermark, too: it follows all rows, whatever a query uses.
+    A stream keeps the column of the watermark, too: it follows all rows, whatever a query uses.
     """
     kept = names
     if streaming and table.watermark is not None:
@@ -54,14 +49,11 @@ def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bo
 def used_names(query: Query, translated: str) -> frozenset[str] | None:
     """Return names that include those of all columns that a query uses; None if it may use any column.
 
-    Args:
-        query: The parsed query. It `reads_known` tables and views alone.
-        translated: What Spark gets, which may name columns that the query does not: those of a temporal join.
+    The query `reads_known` tables and views alone. What Spark gets may name columns that it does not: those of a temporal
+    join.
     """
     if query.tree is None:
         return None
-    from sqlglot import exp
-
     tree = query.tree
     if tree.find(exp.Pivot) is not None or any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
         return None
@@ -73,19 +65,9 @@ def used_names(query: Query, translated: str) -> frozenset[str] | None:
 
 
 def reads_known(query: Query, is_known: Callable[[Name], bool]) -> bool:
-    """Return whether a query reads tables and views alone which are known to be here, or to be Spark's and not of ours.
-
-    Args:
-        query: The parsed query.
-        is_known: Returns whether a name is that of a table or view here, or of a table in a catalog of Spark.
-    """
+    """Return whether a query reads tables and views alone which are known to be here, or to be Spark's and not of ours."""
     if query.tree is None or "identifier" in _words(query.text):
         return False
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import part_of_with
-    from dynamic_kafka.sql.names import name_in
-
     return all(
         part_of_with(table) is not None or is_known(name_in(table))
         if isinstance(table.this, exp.Identifier)
@@ -107,10 +89,6 @@ def _folded(name: str) -> str:
 
 def _stands_for_columns(star: exp.Star) -> bool:
     """Return whether a star may stand for columns of a table."""
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import part_of_with
-
     call = star.parent
     if isinstance(call, exp.Count) or (isinstance(call, exp.Anonymous) and str(call.this).upper() == "COUNT"):
         return False
@@ -131,10 +109,6 @@ def _stands_for_columns(star: exp.Star) -> bool:
 
 def _is_read_by_names(table: exp.Table) -> bool:
     """Return whether a table stands in a FROM or a JOIN, or in one of Flink's windows, and its columns keep their names."""
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import part_of_with
-
     if part_of_with(table) is not None:
         return True
     alias = table.args.get("alias")
@@ -147,8 +121,4 @@ def _is_read_by_names(table: exp.Table) -> bool:
 
 
 def _is_window(call: exp.Expr | None) -> bool:
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
-
     return isinstance(call, exp.Anonymous) and call.this in WINDOW_TABLES

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
+from dynamic_kafka.sql.catalog import View
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, qualified
-from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.temporal import Versioned
-from dynamic_kafka.sql.table import KafkaTable, table_of
-from dynamic_kafka.sql.types import FlinkType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dynamic_kafka.sql.catalog import View
-    from dynamic_kafka.sql.tables import Table
+from dynamic_kafka.sql.dialect.query import parse_query
+from dynamic_kafka.sql.dialect.temporal import Versioned, is_processing_column
+from dynamic_kafka.sql.ordered import is_processing_time, with_offset
+from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables import Table
 
 __all__ = ["VersionedTables"]
 
@@ -39,13 +33,7 @@ in which Flink cannot look rows up either. Write FOR SYSTEM_TIME AS OF the event
 class VersionedTables:
     """What is known about the tables of the temporal joins of a query, for the dialect (`temporal.Versions`).
 
-    Args:
-        spark: The session.
-        tables: The tables by their names.
-        views: The views by their names.
-        read: Returns the rows of a table, as a stream or not.
-        keep: Gives rows a name for Spark.
-        streaming: Whether the query follows its tables.
+    `read` returns the rows of a table, as a stream or not, and `keep` gives rows a name for Spark.
     """
 
     def __init__(
@@ -62,11 +50,7 @@ class VersionedTables:
         self._streaming = streaming
 
     def versioned(self, name: str) -> Versioned:
-        """Return the versions of a table's rows.
-
-        Raises:
-            ConfigurationError: If it does not have them, or is read as a stream.
-        """
+        """See `temporal.Versions`."""
         table = self._tables.get(name.lower())
         if not isinstance(table, KafkaTable) or not table.changelog or "history.path" in table.source:
             raise ConfigurationError(
@@ -77,22 +61,16 @@ class VersionedTables:
         definition = table.definition
         if not definition.primary_key or definition.watermark is None:
             raise ConfigurationError(
-                f"Table {qualified(definition.name)} needs a PRIMARY KEY and a WATERMARK for a temporal join by event time, "
+                f"Table {table.name} needs a PRIMARY KEY and a WATERMARK for a temporal join by event time, "
                 "as in Flink: the WATERMARK names the column with the time from which on a version is valid"
             )
         if self._streaming:
             raise ConfigurationError(_NO_STREAM.replace("\n", " "))
-        offset = MetadataColumn(ARRIVAL, FlinkType("BIGINT", nullable=False), key="offset", virtual=True)
         columns = tuple(column.name for column in definition.columns)
-        changes = replace(
-            table_of(replace(definition, columns=(*definition.columns, offset))),
-            source=table.source,
-            bounded=table.bounded,
-        )
         rows = f"{name.lower()}__versions"
-        self._keep(self._read(changes, streaming=False), rows, streaming=False)
+        self._keep(self._read(with_offset(table), streaming=False), rows, streaming=False)
         time = definition.watermark.column
-        of_message = any(column.name == time and isinstance(column, MetadataColumn) for column in definition.columns)
+        of_message = any(column.name == time for column in definition.metadata)
         # A tombstone has no value at all. A deletion of a changelog format has the row that is deleted, with its time.
         return Versioned(rows, columns, definition.primary_key, time, dated=table.upsert or of_message)
 
@@ -114,19 +92,10 @@ class VersionedTables:
 
     def is_processing_time(self, name: str, column: str) -> bool:
         """Return whether a column of a table or view is a processing time."""
-        from sqlglot import exp
-
-        from dynamic_kafka.sql.dialect.query import parse_query
-        from dynamic_kafka.sql.dialect.temporal import is_processing_column
-
         table, view = self._tables.get(name.lower()), self._views.get(name.lower())
         if table is not None:
-            return any(
-                isinstance(found, ComputedColumn)
-                and found.name.lower() == column.lower()
-                and found.expression.replace(" ", "").upper() == "PROCTIME()"
-                for found in table.definition.columns
-            )
+            columns = table.definition.columns
+            return any(found.name.lower() == column.lower() and is_processing_time(found) for found in columns)
         if view is None or not isinstance(view.query, str) or view.columns:
             return False
         tree = parse_query(view.query).tree

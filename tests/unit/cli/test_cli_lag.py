@@ -19,7 +19,7 @@ from tests.observed import cluster, source, topic
 
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag import command as lag
-from dynamic_kafka.cli.lag.lags import Look, PartitionLag, exceeds, rows_of, total_of
+from dynamic_kafka.cli.lag.lags import Look, PartitionLag, exceeds, rows_of
 from dynamic_kafka.cli.lag.of_checkpoint import properties_for
 from dynamic_kafka.cli.lag.of_query import look_of
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -66,8 +66,7 @@ def test_the_worst_comes_first_and_the_unknown_before_it() -> None:
     assert next(row.key for row in rows_of([look], "partition")) == ("lga", "a", "0")
     (hot,) = [row for row in by_topic if row.key == ("ewr", "a")]
     assert hot.note == "99% of it in a/1"
-    total = total_of(look)
-    assert (total.lag, total.partitions, total.unknown, total.silent, total.seconds) == (512, 5, 1, 2, 70.0)
+    assert (look.lag, look.unknown, look.seconds) == (512, 1, 70.0)
 
 
 def test_a_sum_says_what_it_lacks() -> None:
@@ -144,12 +143,11 @@ def test_a_driver_remembers_earlier_lags() -> None:
 def test_sums_add_up(found: list[tuple[str, str, int | None]]) -> None:
     """Whatever a row is about, all rows together are the total."""
     look = Look(0, tuple(part(f"{c}/{t}", i, behind) for i, (c, t, behind) in enumerate(found)))
-    total = total_of(look)
     for by in ("cluster", "topic", "partition"):
         rows = rows_of([look], by)
-        assert sum(row.lag or 0 for row in rows) == total.lag
-        assert sum(row.unknown for row in rows) == total.unknown
-        assert sum(row.partitions for row in rows) == total.partitions
+        assert sum(row.lag or 0 for row in rows) == look.lag
+        assert sum(row.unknown for row in rows) == look.unknown
+        assert sum(row.partitions for row in rows) == len(look.partitions)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_sums_add_up(found: list[tuple[str, str, int | None]]) -> None:
 )
 def test_limits(partitions: list[PartitionLag], max_lag: int | None, max_seconds: float | None, said: str) -> None:
     """What is not known does not keep a limit."""
-    why = exceeds(total_of(Look(0, tuple(partitions))), max_lag, max_seconds)
+    why = exceeds(Look(0, tuple(partitions)), max_lag, max_seconds)
     assert (why == "") == (said == "")
     assert said in why
 
@@ -291,7 +289,7 @@ def test_a_status_becomes_the_lag() -> None:
 def test_a_query_that_is_silent_is_not_known() -> None:
     """What it said last is no longer true."""
     found = look_of(status_of(source(cluster("east", topic(end=(15,)))), now_ms=40_000), None)
-    assert total_of(found).unknown == 1
+    assert found.unknown == 1
     assert "the query is silent" in found.silent["east"]
 
 

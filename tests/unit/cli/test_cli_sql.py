@@ -21,7 +21,7 @@ from pyspark.sql import Row
 from tests.commands import Run, runner
 from tests.terminal import Terminal
 
-from dynamic_kafka.cli.sql import command, editor, java, results, session, status
+from dynamic_kafka.cli.sql import command, editor, results, session, status
 from dynamic_kafka.cli.sql import jobs as job_lines
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.sql.config import TableConfig
@@ -568,7 +568,7 @@ def test_what_java_says_about_itself_is_left_out(capsys: pytest.CaptureFixture[s
     )
     os.write(writing, about_itself + b"JAVA_HOME is not set\n")
     os.close(writing)
-    java._pass_on(reading)
+    session._pass_on(reading)
     assert capsys.readouterr().err == "JAVA_HOME is not set\n"
 
 

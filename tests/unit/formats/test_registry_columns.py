@@ -17,7 +17,7 @@ from dynamic_kafka.formats.json import schemas as json_schema
 from dynamic_kafka.formats.json.semantic import plan_of_json_schema
 from dynamic_kafka.formats.protobuf import columns as protobuf
 from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.inferred import with_columns
+from dynamic_kafka.sql.derived import with_registry_columns
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 
@@ -227,7 +227,7 @@ def made(text: str) -> TableDefinition:
     """The table that a statement creates."""
     statement = parse_statement(text)
     assert isinstance(statement, CreateTable)
-    return with_columns(statement.definition)
+    return with_registry_columns(statement.definition)
 
 
 def test_a_table_without_columns_has_those_of_its_schema() -> None:
@@ -259,4 +259,4 @@ def test_a_table_without_columns_says_what_it_lacks() -> None:
     with pytest.raises(
         ConfigurationError, match=r"Only a format with a schema registry knows the columns: .*avro-conf"
     ):
-        with_columns(without)
+        with_registry_columns(without)

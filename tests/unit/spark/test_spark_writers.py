@@ -14,6 +14,7 @@ from dynamic_kafka.kafka.transactions.client import TransactionDescription, Tran
 from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sink.protocol import ListOpen
 from dynamic_kafka.sink.report import TaskReport
 from dynamic_kafka.spark.writers import KafkaBatchWriter, KafkaCommitMessage
 
@@ -61,7 +62,7 @@ def committer(down: str) -> Any:
 
 def test_a_cluster_that_does_not_answer_keeps_its_open_transactions(caplog: pytest.LogCaptureFixture) -> None:
     """The batch may have no rows for it: a warning says that its readers may have to wait, and the others are looked at."""
-    assert committer(down="a")._list_open() == (LEFT,)
+    assert committer(down="a")._do(ListOpen()) == (LEFT,)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "Open transactions cannot be listed, and readers may have to wait for their end: Cluster 'a' is down" in (
@@ -80,7 +81,7 @@ def test_clusters_are_asked_for_open_transactions_at_once() -> None:
         return known(name)
 
     made._client = client
-    assert made._list_open() == (LEFT,)
+    assert made._do(ListOpen()) == (LEFT,)
 
 
 def test_aborts_that_fail_do_not_fail_the_batch(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ KAFKA = {"properties.bootstrap.servers": "h:9092", "topic": "t"}
 def table(prefix: str = "") -> Any:
     """A table; with a prefix it is written exactly once."""
     exactly = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": prefix} if prefix else {}
-    return SimpleNamespace(sink=KAFKA | exactly, definition=SimpleNamespace(name=("t",)))
+    return SimpleNamespace(sink=KAFKA | exactly, name="`t`", definition=SimpleNamespace(name=("t",)))
 
 
 def rows(*, stream: bool = True) -> Any:

@@ -37,13 +37,7 @@ def check_transactions(visit: Visit) -> Iterator[Finding]:
 
 
 def judge_transactions(found: Mapping[str, str], wanted_ms: int, *, asked_for: bool) -> Iterator[Finding]:
-    """Judge the limits of transactions.
-
-    Args:
-        found: The configuration of a broker.
-        wanted_ms: The sink's transaction.timeout.ms.
-        asked_for: True if the query writes exactly once.
-    """
+    """Judge the limits of transactions in a broker's configuration; `wanted_ms` is the sink's transaction.timeout.ms."""
     judge = error if asked_for else warning
     if _MAX_TIMEOUT not in found:
         yield unknown(f"the brokers do not show {_MAX_TIMEOUT}")
@@ -123,16 +117,13 @@ def check_commit_log(visit: Visit) -> Iterator[Finding]:
 def judge_commit_log(name: str, settings: Mapping[str, str] | None, counts: tuple[int, int, int]) -> Iterator[Finding]:
     """Judge the topic of a commit log.
 
-    Args:
-        name: The topic.
-        settings: Its settings; None if they may not be seen.
-        counts: The numbers of its partitions and its replicas, and of the cluster's brokers.
+    `settings` is None if they may not be seen. The counts are those of partitions, replicas and brokers.
     """
     partitions, replicas, brokers = counts
     if partitions != 1:
         yield error(f"'{name}' has {partitions} partitions, but a commit log has one", "name another topic")
         return
-    found = problems(settings, replicas, brokers)
+    found = list(problems(settings, replicas, brokers))
     for problem in found:
         yield (error if problem.severe else warning)(f"'{name}' {problem.what}", problem.remedy)
     if settings is None:

@@ -21,13 +21,7 @@ class Result(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check found.
-
-    Attributes:
-        result: The result.
-        what: What was found, in words.
-        remedy: What to do; "" if there is nothing to do.
-    """
+    """What a check found, in words, and what to do; "" if there is nothing to do."""
 
     result: Result
     what: str

@@ -110,12 +110,8 @@ def check_workers(_job: Job) -> Iterator[Finding]:
 def judge_workers(program: str, origin: str, here: tuple[int, int], answer: str, failure: str) -> Finding:
     """Judge the Python of Spark's workers.
 
-    Args:
-        program: Its name or path.
-        origin: Where the name is from.
-        here: The version of this Python.
-        answer: Its version, whether it finds this package, and its path: `3.11 True /usr/bin/python3`.
-        failure: The reason if there is no answer.
+    `origin` says where the program's name is from. An answer such as `3.11 True /usr/bin/python3` has its version, whether
+    it finds this package, and its path; without one, `failure` says why.
     """
     remedy = f"set PYSPARK_PYTHON={sys.executable} where the query is started"
     match = re.fullmatch(r"(\d+)\.(\d+) (True|False) (.*)\n?", answer)
@@ -228,12 +224,7 @@ def check_features(job: Job) -> Iterator[Finding]:
 
 
 def judge_features(missing: Mapping[str, str], needed: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge what librdkafka cannot do.
-
-    Args:
-        missing: The features that it was built without, with the reason.
-        needed: The features that the clusters need, with the name of one of these clusters.
-    """
+    """Judge the features that librdkafka lacks, with the reason, by those that clusters need, with one of these clusters."""
     there = [feature for feature in _FEATURES if feature not in missing]
     yield ok(f"librdkafka has {', '.join(there)}" + (f"; it lacks {', '.join(missing)}" if missing else ""))
     for feature, cluster in sorted(needed.items()):
@@ -289,13 +280,7 @@ def check_memory(job: Job) -> Iterator[Finding]:
 
 
 def judge_memory(free_mib: int | None, tasks: int, clusters: int) -> Finding:
-    """Judge the memory that is free, by what a query in local mode needs as a rule of thumb.
-
-    Args:
-        free_mib: The free memory; None if it is not known.
-        tasks: The number of tasks that run at once.
-        clusters: The number of clusters.
-    """
+    """Judge the memory that is free (None if that is not known) by what a query in local mode needs as a rule of thumb."""
     if free_mib is None:
         return unknown("the free memory is not known on this system")
     needed = _DRIVER_MIB + tasks * (_WORKER_MIB + _QUEUE_MIB * max(1, clusters))
@@ -323,12 +308,7 @@ def _free_mib() -> int | None:
 
 
 def check_open_files(job: Job, brokers: Mapping[str, int]) -> Iterator[Finding]:
-    """Check how many files a process may have open.
-
-    Args:
-        job: The query.
-        brokers: The number of brokers of each cluster that answers.
-    """
+    """Check how many files a process may have open, by the number of brokers of each cluster that answers."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     silent = sorted(target.cluster for target in job.targets if target.cluster not in brokers)
     yield judge_open_files(None if limit == resource.RLIM_INFINITY else limit, needed_files(job, brokers), silent)
@@ -354,13 +334,7 @@ _BASE_FILES, _CLIENT_FILES = 100, 8
 
 
 def judge_open_files(limit: int | None, needed: int, silent: Collection[str]) -> Finding:
-    """Judge how many files a process may have open.
-
-    Args:
-        limit: The limit; None if there is none.
-        needed: About how many it needs.
-        silent: The clusters with an unknown number of brokers.
-    """
+    """Judge how many files a process may have open (None: any number). Of `silent` clusters, the brokers are not known."""
     if limit is None:
         return ok("a process may open any number of files")
     text = f"a process may open {limit} files, and one of this query needs about {needed}"

@@ -97,12 +97,7 @@ def check_addresses(visit: Visit) -> Iterator[Finding]:
 
 
 def judge_address(found: Probe, *, others: bool) -> Finding:
-    """Judge an address.
-
-    Args:
-        found: What was found there.
-        others: Whether another address can be used.
-    """
+    """Judge what was found at an address; `others` says whether another one can be used."""
     host = f"{found.address[0]}:{found.address[1]}"
     steps = ", ".join(found.steps)
     if not found.problem:
@@ -207,12 +202,7 @@ def check_clock(visit: Visit) -> Iterator[Finding]:
 
 
 def judge_clock(clocks: Sequence[Clock], reasons: Sequence[str]) -> Finding:
-    """Judge the time at the controller.
-
-    Args:
-        clocks: The times that it told.
-        reasons: Why it told none.
-    """
+    """Judge the times that controllers told, or why they told none."""
     if not clocks:
         return unknown(
             f"the time of the brokers is not known: {reasons[0] if reasons else 'nobody was asked'}",

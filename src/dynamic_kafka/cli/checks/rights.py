@@ -66,14 +66,9 @@ def judge_rights(
     asked_for: bool,
     principal: str = "User:...",
 ) -> Finding:
-    """Judge whether the user may do all that a purpose needs.
+    """Judge whether the user may do all that a purpose needs, by resource.
 
-    Args:
-        purpose: The purpose.
-        needed: The operations by resource.
-        granted: What is granted, by resource.
-        asked_for: True if the query has this purpose; False if it is only of interest.
-        principal: The user, as ACLs name it.
+    Without `asked_for` the purpose is only of interest. `principal` is the user, as ACLs name it.
     """
     missing, unclear = [], []
     for resource, operations in needed.items():

@@ -33,12 +33,7 @@ _DENIED = (
 
 
 class NotAnsweredError(Exception):
-    """A question was not answered. The text is the reason.
-
-    Args:
-        reason: The reason, as a clause.
-        denied: True if the user may not ask.
-    """
+    """A question was not answered: the reason, as a clause, and whether the user may not ask."""
 
     def __init__(self, reason: str, *, denied: bool = False) -> None:
         super().__init__(reason)
@@ -64,12 +59,7 @@ class TopicState:
 
 @dataclass
 class Visit:
-    """The examination of one cluster. For one thread.
-
-    Args:
-        target: The cluster.
-        job: The query.
-        timeout_s: The longest time of one question.
+    """The examination of one cluster. For one thread. `timeout_s` is the longest time of one question.
 
     Attributes:
         settings: How to connect without librdkafka; None if that is not possible.

@@ -14,13 +14,14 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_timeout,
     count,
     options_of,
     properties_of,
     seconds,
 )
 from dynamic_kafka.cli.job import job_of
-from dynamic_kafka.cli.lag.lags import By, Look, Row, Total, exceeds, rows_of, total_of
+from dynamic_kafka.cli.lag.lags import By, Look, Row, exceeds, rows_of
 from dynamic_kafka.cli.lag.of_checkpoint import CheckpointLag
 from dynamic_kafka.cli.lag.of_query import QueryLag
 from dynamic_kafka.cli.output import duration, printable_json, show_json, show_line, show_table, warn
@@ -47,7 +48,7 @@ Exit codes: 0 if all is known and within the limits; 1 if a limit is exceeded, o
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show how far a query is behind, worst first."
-    parser = add_command(commands, "lag", text, _EXAMPLES)
+    parser = add_command(commands, "lag", text, _EXAMPLES, _run)
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="the query's checkpoint, as Spark takes it")
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
     parser.add_argument(
@@ -68,12 +69,7 @@ def add_to(commands: Any) -> None:
     )
     add_option_arguments(parser)
     add_property_arguments(parser)
-    parser.add_argument(
-        "--timeout", metavar="SECONDS", type=seconds, default=5.0, help="how long to wait for an answer (5)"
-    )
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    parser.set_defaults(run=_run)
+    add_timeout(parser, 5.0)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -91,11 +87,11 @@ def _run(args: argparse.Namespace) -> int:
                 warn(str(error).partition("\n")[0])
             else:
                 _show(args, looks)
-    total = total_of(looks[-1])
-    if why := exceeds(total, args.max_lag, args.max_seconds):
+    last = looks[-1]
+    if why := exceeds(last, args.max_lag, args.max_seconds):
         warn(why)
         return 1
-    return 1 if total.unknown or total.silent else 0
+    return 1 if last.unknown or last.silent else 0
 
 
 def _origin(args: argparse.Namespace) -> CheckpointLag | QueryLag:
@@ -126,9 +122,8 @@ def _origin(args: argparse.Namespace) -> CheckpointLag | QueryLag:
 def _show(args: argparse.Namespace, looks: deque[Look]) -> None:
     by: By = args.by
     now, rows = looks[-1], rows_of(list(looks), by)
-    total = total_of(now)
     if args.output == "json":
-        document = _document(now, rows, total, by)
+        document = _document(now, rows, by)
         if args.watch is None:
             show_json(document)
         else:  # one line for each look, for programs that read a pipe
@@ -142,7 +137,7 @@ def _show(args: argparse.Namespace, looks: deque[Look]) -> None:
         show_table(shown)
     if len(rows) > len(shown):
         show_line(f"... and {len(rows) - len(shown)} more (--top)")
-    show_line(_sentence(total))
+    show_line(_sentence(now))
     for note in now.notes:
         show_line(note)
     sys.stdout.flush()
@@ -181,23 +176,23 @@ def _trend(row: Row) -> str:
     return f"{'grows' if per_second > 0 else 'falls'} {abs(per_second):.1f}/s"
 
 
-def _sentence(total: Total) -> str:
-    age = "" if not total.seconds else f", the oldest one to read is {duration(int(total.seconds * 1000))} old"
-    lost = f"; not known: {total.unknown} partitions" if total.unknown else ""
-    silent = f" (clusters: {total.silent})" if total.silent else ""
-    return f"Records to read: {total.lag} in {total.partitions - total.unknown} partitions{age}{lost}{silent}"
+def _sentence(now: Look) -> str:
+    age = "" if not now.seconds else f", the oldest one to read is {duration(int(now.seconds * 1000))} old"
+    lost = f"; not known: {now.unknown} partitions" if now.unknown else ""
+    silent = f" (clusters: {len(now.silent)})" if now.silent else ""
+    return f"Records to read: {now.lag} in {len(now.partitions) - now.unknown} partitions{age}{lost}{silent}"
 
 
-def _document(now: Look, rows: list[Row], total: Total, by: By) -> dict[str, Any]:
+def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
     """Return the JSON document of `--output json`. null is what is not known."""
     names = ("cluster", "topic", "partition")
     return {
         "time_ms": now.time_ms,
         "by": by,
-        "lag": total.lag,
-        "age_s": total.seconds,
-        "partitions": total.partitions,
-        "unknown_partitions": total.unknown,
+        "lag": now.lag,
+        "age_s": now.seconds,
+        "partitions": len(now.partitions),
+        "unknown_partitions": now.unknown,
         "unreachable": dict(now.silent),
         "notes": list(now.notes),
         "rows": [

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["By", "Look", "PartitionLag", "Row", "Total", "exceeds", "rows_of", "total_of", "trend_of"]
+__all__ = ["By", "Look", "PartitionLag", "Row", "exceeds", "rows_of", "trend_of"]
 
 By = Literal["cluster", "topic", "partition"]
 """What a row is about."""
@@ -68,6 +68,21 @@ class Look:
     notes: tuple[str, ...] = ()
     past: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
+    @property
+    def lag(self) -> int:
+        """Return the sum of the lags that are known."""
+        return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def unknown(self) -> int:
+        """Return the number of partitions with a lag that is not known."""
+        return sum(p.lag is None for p in self.partitions)
+
+    @property
+    def seconds(self) -> float | None:
+        """Return the greatest age of a next record; None if it is not known of any partition that has one."""
+        return _seconds(self.partitions)
+
 
 class Row(NamedTuple):
     """The lag of a cluster, a topic or a partition.
@@ -100,33 +115,8 @@ class Row(NamedTuple):
     end: int | None = None
 
 
-class Total(NamedTuple):
-    """The lag of everything.
-
-    Attributes:
-        partitions: The number of partitions.
-        unknown: How many of them have a lag that is not known.
-        silent: The number of clusters of which nothing is known.
-        lag: The sum of the others.
-        seconds: The greatest age of a next record; None if it is not known of any partition that has one.
-        seconds_unknown: The number of partitions that have records to read of unknown age.
-    """
-
-    partitions: int
-    unknown: int
-    silent: int
-    lag: int
-    seconds: float | None
-    seconds_unknown: int
-
-
 def rows_of(looks: Sequence[Look], by: By) -> list[Row]:
-    """Return the rows, worst first: what is not known, then by age, then by lag.
-
-    Args:
-        looks: The last looks, oldest first. All but the last one are for the trend.
-        by: What a row is about.
-    """
+    """Return the rows, worst first: what is not known, then by age, then by lag. Earlier looks are for the trend."""
     now = looks[-1]
     groups: dict[Key, list[PartitionLag]] = {(cluster,): [] for cluster in now.silent} if by == "cluster" else {}
     for partition in now.partitions:
@@ -136,39 +126,24 @@ def rows_of(looks: Sequence[Look], by: By) -> list[Row]:
         groups |= {(cluster,): [] for cluster in now.silent if cluster not in known}
     earlier = _earlier(looks, by)
     rows = [_row(key, some, now, earlier.get(key, [])) for key, some in groups.items()]
-    return sorted(rows, key=_rank)
-
-
-def total_of(look: Look) -> Total:
-    """Return the lag of everything in a look."""
-    return Total(
-        len(look.partitions),
-        sum(p.lag is None for p in look.partitions),
-        len(look.silent),
-        sum(p.lag or 0 for p in look.partitions),
-        _seconds(look.partitions),
-        sum(bool(p.lag) and p.seconds is None for p in look.partitions),
+    return sorted(
+        rows, key=lambda row: (row.lag is not None and not row.unknown, -(row.seconds or 0), -(row.lag or 0), row.key)
     )
 
 
-def exceeds(total: Total, max_lag: int | None, max_seconds: float | None) -> str:
-    """Return why a limit is exceeded, or not known to be kept; "" if all limits are kept.
-
-    Args:
-        total: The lag of everything.
-        max_lag: The limit of the sum; None for no limit.
-        max_seconds: The limit of the greatest age; None for no limit.
-    """
+def exceeds(look: Look, max_lag: int | None, max_seconds: float | None) -> str:
+    """Return why a limit is exceeded, or not known to be kept; "" if all limits are kept."""
     if max_lag is None and max_seconds is None:
         return ""
-    if max_lag is not None and total.lag > max_lag:
-        return f"the lag is {total.lag}, more than {max_lag}"
-    if max_seconds is not None and total.seconds is not None and total.seconds > max_seconds:
-        return f"the oldest record to read is {total.seconds:.0f} s old, more than {max_seconds:g} s"
-    if total.unknown or total.silent:
-        return f"the lag of {total.unknown} partitions is not known"
-    if max_seconds is not None and total.seconds_unknown:
-        return f"the age of the next record is not known for {total.seconds_unknown} partitions"
+    if max_lag is not None and look.lag > max_lag:
+        return f"the lag is {look.lag}, more than {max_lag}"
+    if max_seconds is not None and look.seconds is not None and look.seconds > max_seconds:
+        return f"the oldest record to read is {look.seconds:.0f} s old, more than {max_seconds:g} s"
+    if look.unknown or look.silent:
+        return f"the lag of {look.unknown} partitions is not known"
+    without_age = sum(bool(p.lag) and p.seconds is None for p in look.partitions)
+    if max_seconds is not None and without_age:
+        return f"the age of the next record is not known for {without_age} partitions"
     return ""
 
 
@@ -263,7 +238,3 @@ def trend_of(samples: Sequence[tuple[int, int]]) -> tuple[float | None, tuple[in
         lags = [lag for _, lag in samples]
         return None, (min(lags), max(lags))
     return slope * 1000, None
-
-
-def _rank(row: Row) -> tuple[bool, float, int, Key]:
-    return row.lag is not None and not row.unknown, -(row.seconds or 0), -(row.lag or 0), row.key

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag
+from dynamic_kafka.cli.output import now_ms
 from dynamic_kafka.cli.positions import Partition, Position, positions
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -105,19 +106,16 @@ class CheckpointLag:
                     PartitionLag(name, p.topic, p.partition, position.offset, reason=silent[name])
                     for p, position in read[name].items()
                 ]
-        return Look(_now_ms(), tuple(partitions), silent, (_batch(checkpoint),))
+        return Look(now_ms(), tuple(partitions), silent, (_batch(checkpoint),))
 
 
 def properties_for(
     name: str, stored: Mapping[str, str], targets: Collection[Target], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties to reach a cluster of a checkpoint.
+    """Return the properties to reach a cluster of a checkpoint. Those that are stored there have no secrets.
 
-    Args:
-        name: The cluster's name in the checkpoint.
-        stored: The properties in the checkpoint, which has no secrets.
-        targets: The clusters as the query's options describe them. One with this name or with one of these brokers is meant.
-        extra: Properties that win over those of the checkpoint.
+    A cluster of the query's options is meant if it has this name, or else one of these brokers. `extra` wins over the
+    checkpoint's.
     """
     servers = _servers(stored)
     same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & _servers(t.properties)]
@@ -132,7 +130,7 @@ def _batch(checkpoint: Checkpoint) -> str:
     unfinished = checkpoint.is_unfinished
     number = checkpoint.last
     changed_ms = checkpoint.offsets[number] if unfinished else checkpoint.commits[number]
-    ago_s = max(0, _now_ms() - changed_ms) / 1000
+    ago_s = max(0, now_ms() - changed_ms) / 1000
     if unfinished:
         return f"Batch {number} began {ago_s:.0f} s ago and is not finished: its records count as unread"
     return f"Batch {number} ended {ago_s:.0f} s ago"
@@ -180,14 +178,14 @@ class _Cluster:
         """Add the age of each partition's next record."""
         behind = sorted((p for p in seen if p.lag), key=lambda p: -(p.lag or 0))[:ages_of]
         times = self._next_timestamps({(p.topic, p.partition): p.position or 0 for p in behind})
-        now_ms = _now_ms()
+        at_ms = now_ms()
         result = []
         for p in seen:
             written_ms = times.get((p.topic, p.partition))
             if p.lag == 0:
                 result.append(replace(p, seconds=0.0))
             elif written_ms is not None:
-                result.append(replace(p, seconds=max(0, now_ms - written_ms) / 1000))
+                result.append(replace(p, seconds=max(0, at_ms - written_ms) / 1000))
             else:
                 result.append(p)
         return result
@@ -265,7 +263,3 @@ def _lag(
         if stop is not None:
             end = min(end, max(stop, position.offset))
     return PartitionLag(partition.cluster, partition.topic, partition.partition, position.offset, end, reason)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -23,12 +23,7 @@ _NOT_NOW = {"silent", "failed", "ended", "starting", "finished", "unknown"}
 
 
 class QueryLag:
-    """Asks a driver again and again.
-
-    Args:
-        url: The address of its port, such as `http://127.0.0.1:9250`.
-        query: The name of the query; None for the only one.
-        timeout_s: The longest time to wait for a whole answer.
+    """Asks a driver again and again, each time with a limit for the whole answer. Without a name, the only query is meant.
 
     Raises:
         ConfigurationError: If the address is not one of http or https, or has a login in it.
@@ -122,11 +117,7 @@ class QueryLag:
 
 
 def look_of(status: Mapping[str, Any], name: str | None) -> Look:
-    """Return the lag of one query.
-
-    Args:
-        status: A `Status`, with all partitions.
-        name: The query; None for the only one.
+    """Return the lag of one query in a `Status` with all partitions; without a name, of the only one.
 
     Raises:
         ConfigurationError: If there is no such query, or there are several and none is named.

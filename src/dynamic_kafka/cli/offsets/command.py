@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_command, add_option_arguments, add_property_arguments, seconds
-from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.connection import (
+    Run,
+    add_action,
+    add_command,
+    add_option_arguments,
+    add_property_arguments,
+    add_timeout,
+    read_text,
+)
 from dynamic_kafka.cli.offsets import edits
 from dynamic_kafka.cli.offsets.position_tables import (
     SHOWN_PARTITIONS,
@@ -22,7 +27,7 @@ from dynamic_kafka.cli.offsets.position_tables import (
     position_rows,
 )
 from dynamic_kafka.cli.offsets.translation import WAYS, topic_pair, translate_positions
-from dynamic_kafka.cli.output import duration, show_json, show_line, show_table, write_text
+from dynamic_kafka.cli.output import duration, now_ms, show_json, show_line, show_table, write_text
 from dynamic_kafka.cli.positions import Partition, Position, changes, parse_position, parse_positions, positions
 from dynamic_kafka.cli.resets import parse_target
 from dynamic_kafka.errors import CheckpointError
@@ -49,13 +54,10 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "offsets", text, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        added = add_action(actions, name, text, run)
         added.add_argument("checkpoint", metavar="CHECKPOINT", help="a local path, or an address such as s3a://...")
         added.add_argument("--source", metavar="N", help="the source, if the query has several: 0, 1, ..., or its name")
-        added.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-        added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-        added.set_defaults(run=run)
         return added
 
     showing = add("show", "Show where reading goes on.", _show)
@@ -114,9 +116,7 @@ def add_to(commands: Any) -> None:
         metavar="OLD=NEW",
         help="the names of a topic on both clusters (as the metadata says); repeatable",
     )
-    translating.add_argument(
-        "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for a cluster (30)"
-    )
+    add_timeout(translating)
     add_option_arguments(translating)
     add_property_arguments(translating)
 
@@ -163,7 +163,7 @@ def _show(args: argparse.Namespace) -> int:
         if len(rows) > most:
             show_line(f"And {len(rows) - most} more topics that are read; choose with --topic, or add --all.")
     planned = sum(position.planned for position in found.values())
-    age = duration(max(0, _now_ms() - checkpoint.offsets[number]))
+    age = duration(max(0, now_ms() - checkpoint.offsets[number]))
     if unfinished:
         show_line(
             f"Batch {number} is not finished (planned {age} ago). The next start runs it again: it reads {planned} offsets "
@@ -224,7 +224,3 @@ def _export(args: argparse.Namespace) -> int:
     else:
         write_text(args.file, text, "--file")
     return 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

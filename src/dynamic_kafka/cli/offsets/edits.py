@@ -11,17 +11,15 @@ output already, unless the user says so and the sink's commit log, or the user, 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from dynamic_kafka.cli.connection import properties_of, property_pair, seconds
-from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.connection import add_pairs, add_timeout, properties_of, read_text
 from dynamic_kafka.cli.offsets.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
 from dynamic_kafka.cli.offsets.position_tables import SHOWN_PARTITIONS, change_entry, change_rows, exported
-from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
+from dynamic_kafka.cli.output import now_ms, show_json, show_line, show_table, warn
 from dynamic_kafka.cli.positions import (
     Change,
     Partition,
@@ -71,21 +69,9 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
     unfinished.add_argument(
         "--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set"
     )
-    unfinished.add_argument(
-        "--commit-log-property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property of the commit log's cluster, bootstrap.servers above all; repeatable",
-    )
-    unfinished.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=30.0,
-        help="how long to wait for an answer of a cluster (30)",
-    )
+    text = "a property of the commit log's cluster, bootstrap.servers above all"
+    add_pairs(unfinished, "--commit-log-property", text=text)
+    add_timeout(unfinished)
 
 
 def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
@@ -94,10 +80,6 @@ def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
         if wanted.setdefault(key, offset) != offset:
             raise ConfigurationError(f"{key} is given twice, with different offsets")
     return put(wanted, document)
-
-
-def _import(args: argparse.Namespace, document: Document, put: _Put) -> Document:
-    return put(parse_positions(read_text(args.file), args.file), document)
 
 
 def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
@@ -110,14 +92,6 @@ def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
         timeout_ms=int(args.timeout * 1000),
     )
     return put(wanted, known)
-
-
-def _rename(args: argparse.Namespace, document: Document, put: _Put) -> Document:
-    return renamed(put({}, document), args.old, args.new)
-
-
-def _postpone(args: argparse.Namespace, document: Document, put: _Put) -> Document:
-    return postponed(put({}, document), args.clusters)
 
 
 class _Plan(NamedTuple):
@@ -158,12 +132,15 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
 
     edited = change(args, document, put)
     if edited == put({}, document):
-        _show_nothing(args, checkpoint)
+        if args.output == "json":
+            show_json({"checkpoint": checkpoint.files.location, "executed": False, "refused": [], "changes": []})
+        else:
+            show_line("Nothing to change: these are the positions in the checkpoint.")
         return 0
     now, then = (positions(d, unfinished=unfinished) for d in (document, edited))
     rewrites = unfinished and _planned(now) != _planned(then)
     names = getattr(args, "clusters", ())
-    evidence = [looks_running(checkpoint, _now_ms()), *([_about_unfinished(args, checkpoint)] if rewrites else [])]
+    evidence = [looks_running(checkpoint, now_ms()), *([_about_unfinished(args, checkpoint)] if rewrites else [])]
     plan = _Plan(
         checkpoint,
         source,
@@ -254,7 +231,7 @@ def _write(args: argparse.Namespace, plan: _Plan) -> str:
         files.replace(f"offsets/{edited.number}", edited.text)
     else:
         path = f"offsets/{edited.number + 1}"
-        following = edited.following(files.shown(path), checkpoint.watermark_ms(edited.number), _now_ms())
+        following = edited.following(files.shown(path), checkpoint.watermark_ms(edited.number), now_ms())
         _check_unchanged(checkpoint)
         if not files.create(path, following.text):
             raise _moved(checkpoint)
@@ -272,13 +249,6 @@ def _moved(checkpoint: Checkpoint) -> CheckpointError:
         f"The query has written to {checkpoint.files.location} just now, so it runs. Nothing was changed; stop the query "
         "and try again"
     )
-
-
-def _show_nothing(args: argparse.Namespace, checkpoint: Checkpoint) -> None:
-    if args.output == "json":
-        show_json({"checkpoint": checkpoint.files.location, "executed": False, "refused": [], "changes": []})
-    else:
-        show_line("Nothing to change: these are the positions in the checkpoint.")
 
 
 def _show_plan(args: argparse.Namespace, plan: _Plan, *, allowed: bool) -> None:
@@ -322,17 +292,15 @@ def _count(plan: _Plan, *, renames: bool) -> str:
     return f"{count} partition{'' if count == 1 else 's'}"
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 set_positions = partial(_edit, change=_set)
 """`offsets set`"""
-import_positions = partial(_edit, change=_import)
+import_positions = partial(
+    _edit, change=lambda args, document, put: put(parse_positions(read_text(args.file), args.file), document)
+)
 """`offsets import`"""
 reset_positions = partial(_edit, change=_reset)
 """`offsets reset`"""
-postpone_clusters = partial(_edit, change=_postpone)
+postpone_clusters = partial(_edit, change=lambda args, document, put: postponed(put({}, document), args.clusters))
 """`offsets postpone`"""
-rename_cluster = partial(_edit, change=_rename)
+rename_cluster = partial(_edit, change=lambda args, document, put: renamed(put({}, document), args.old, args.new))
 """`offsets rename-cluster`"""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import TransactionError
-from dynamic_kafka.sink.chain import Chain
 from dynamic_kafka.sink.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.source.document.checkpoint import Checkpoint
@@ -23,12 +22,7 @@ _CLUSTER = "commit log"
 
 
 class Evidence(NamedTuple):
-    """What was found.
-
-    Args:
-        against: What speaks against a change, as a sentence without a full stop; "" if nothing does.
-        note: What else the user should know, in sentences.
-    """
+    """What speaks against a change, without a full stop; "" if nothing does. A note is what else the user should know."""
 
     against: str = ""
     note: str = ""
@@ -58,13 +52,7 @@ def evidence_of_sink(
 ) -> Evidence:
     """Return what the commit log of an exactly-once sink says about an unfinished batch of a query.
 
-    Args:
-        query_id: The id of the query.
-        batch: The number of the batch.
-        prefix: The sink's transactional id prefix.
-        topic: The topic of the commit log; None for the one of the prefix.
-        properties: The properties to reach its cluster.
-        timeout_ms: The longest time to wait.
+    Without a topic, it is the log of the prefix.
 
     Raises:
         ClusterUnavailableError: If the cluster does not answer.
@@ -101,7 +89,7 @@ def supersede_claim(
     """
     name = topic or commit_log_topic(prefix)
     chain = read_commit_log(_CLUSTER, properties, name, timeout_ms=timeout_ms)
-    if chain is None or not _is_owned(chain):
+    if chain is None or chain.offset < 0 or chain.state.status != "owned":
         return
     moved = not supersede(_CLUSTER, properties, name, chain, timeout_ms=timeout_ms)
     if moved or chain.state.applied.get(query_id, -1) >= batch:
@@ -109,7 +97,3 @@ def supersede_claim(
             f"A running query has written to the commit log '{name}' just now. Nothing was changed; stop the query and try "
             "again"
         )
-
-
-def _is_owned(chain: Chain) -> bool:
-    return chain.offset >= 0 and chain.state.status == "owned"

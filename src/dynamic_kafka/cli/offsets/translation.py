@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from dynamic_kafka.cli.connection import query_options_of
-from dynamic_kafka.cli.job import snapshot_of, source_settings
+from dynamic_kafka.cli.job import snapshot_of
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.continuation import Continues, Way
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.metadata.snapshot import Snapshot
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.checkpoint import read_checkpoint
 from dynamic_kafka.source.document.document import ClusterOffsets
 from dynamic_kafka.source.document.evidence import MoveRequest, Placement
@@ -45,7 +46,7 @@ def translate_positions(args: argparse.Namespace) -> int:
     options = query_options_of(args)
     if not options:
         raise ConfigurationError("Give the options of the query with -o or --options-file: they lead to the metadata")
-    settings = source_settings(options)
+    settings = configure_source(options)
     snapshot = snapshot_of(settings)
     if args.new not in snapshot.clusters:
         raise ConfigurationError(

@@ -13,13 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.input import read_text
+from dynamic_kafka.cli.connection import read_text
 from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
-from dynamic_kafka.cli.sql.results import OUTPUTS
+from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
 from dynamic_kafka.cli.sql.session import calls_to_spark, start_environment
-from dynamic_kafka.cli.sql.statements import run_statement
 from dynamic_kafka.cli.sql.status import StatusLine, status_while
 from dynamic_kafka.errors import ConfigurationError
 
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the statements; see `add_to` for the arguments."""
     if args.file is not None and args.execute is not None:
         raise ConfigurationError("Give --file or --execute, not both")
-    text = _text(args)
+    text = args.execute if args.file is None else read_text(args.file, "--file")
     from dynamic_kafka.sql.parser.parse import parse_script
 
     statements = [] if text is None else parse_script(text)  # before Spark starts, which takes seconds
@@ -113,9 +112,3 @@ def _wait(jobs: list[Job]) -> None:
                 time.sleep(_LOOK_S)
     finally:
         line.close()
-
-
-def _text(args: argparse.Namespace) -> str | None:
-    if args.file is None:
-        return None if args.execute is None else str(args.execute)
-    return read_text(args.file, "--file")

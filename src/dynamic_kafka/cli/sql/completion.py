@@ -15,15 +15,7 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Known:
-    """What a text can name.
-
-    Args:
-        tables: The tables and views, each with its columns.
-        options: Returns the options of a table, given those that it has already.
-        settings: The settings of SET.
-        functions: The functions of queries.
-        jobs: The running jobs.
-    """
+    """What a text can name. `options` returns those of a table, given the ones that it has already."""
 
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Callable[[Mapping[str, str]], Values] = lambda _: {}
@@ -33,13 +25,7 @@ class Known:
 
 
 class Candidate(NamedTuple):
-    """What the user may mean.
-
-    Args:
-        text: Takes the place of the text from `start` on.
-        start: An index into the text before the cursor.
-        shown: What a menu shows.
-    """
+    """What the user may mean: its text takes the place of the text from `start` on, and a menu shows `shown`."""
 
     text: str
     start: int
@@ -91,50 +77,15 @@ _AFTER: Mapping[str, Sequence[str]] = {
 }
 _BEFORE_TABLE = {"FROM", "JOIN", "INTO", "DESCRIBE", "DESC", "TABLE", "VIEW", "LIKE"}
 _BEFORE_COLUMN = {
-    "SELECT",
-    "WHERE",
-    "ON",
-    "BY",
-    "AND",
-    "OR",
-    "HAVING",
-    "DISTINCT",
-    "DESCRIPTOR",
-    "WHEN",
-    "THEN",
-    "ELSE",
+    *("SELECT", "WHERE", "ON", "BY", "AND", "OR", "HAVING", "DISTINCT", "DESCRIPTOR", "WHEN", "THEN", "ELSE"),
 }
 _BEFORE_COLUMN |= {",", "(", "=", "<", ">", "+", "-", "*", "/", "%"}
 _QUERY = (
-    *(
-        "SELECT",
-        "DISTINCT",
-        "FROM",
-        "WHERE",
-        "GROUP BY",
-        "HAVING",
-        "ORDER BY",
-        "LIMIT",
-        "JOIN",
-        "LEFT JOIN",
-        "RIGHT JOIN",
-    ),
-    *("FULL JOIN", "CROSS JOIN", "ON", "AS", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "LIKE", "BETWEEN"),
-    *("EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "UNION ALL", "DESC", "ASC", "INTERVAL", "CAST(", "EXTRACT("),
-    *(
-        "TUMBLE(TABLE",
-        "HOP(TABLE",
-        "SESSION(TABLE",
-        "DESCRIPTOR(",
-        "SECOND",
-        "MINUTE",
-        "HOUR",
-        "DAY",
-        "TRUE",
-        "FALSE",
-        "NULL",
-    ),
-    *("TIMESTAMP", "DATE", "UNNEST(", "TABLE("),
+    *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN"),
+    *("RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "ON", "AS", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "LIKE"),
+    *("BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "UNION ALL", "DESC", "ASC", "INTERVAL", "CAST("),
+    *("EXTRACT(", "TUMBLE(TABLE", "HOP(TABLE", "SESSION(TABLE", "DESCRIPTOR(", "SECOND", "MINUTE", "HOUR", "DAY"),
+    *("TRUE", "FALSE", "NULL", "TIMESTAMP", "DATE", "UNNEST(", "TABLE("),
 )
 _TYPES = (
     *("STRING", "BIGINT", "INT", "DOUBLE", "FLOAT", "BOOLEAN", "DECIMAL(", "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"),
@@ -148,10 +99,7 @@ _OF_STATEMENT = ("WITH (", "LIKE", "COMMENT", "SELECT", "VALUES", "IF NOT EXISTS
 def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
     """Return what may be meant at the end of a text, likely ones first.
 
-    Args:
-        text: The text before the cursor; the last statement in it counts.
-        known: What it can name.
-        after: The text behind the cursor, which may name a query's tables.
+    The last statement before the cursor counts. What is `after` it may name a query's tables.
     """
     tokens = _last_statement(_tokens(text))
     if tokens and tokens[-1].kind == "remark":
@@ -280,14 +228,7 @@ def _words_of_table(tokens: Sequence[_Token], last: str, typed: str) -> Iterable
 
 
 def _columns(tokens: Sequence[_Token], known: Known, after: str, only: str = "") -> list[str]:
-    """Return the columns of a query's tables; if it names none yet, those of all tables.
-
-    Args:
-        tokens: The tokens before the cursor.
-        known: The tables.
-        after: The text behind the cursor.
-        only: The table, or its alias, in front of a dot; empty for all.
-    """
+    """Return the columns of a query's tables, or of `only` one or its alias; if it names none yet, those of all tables."""
     behind = _tokens(after)
     end = next((i for i, token in enumerate(behind) if token.upper == ";"), len(behind))
     tables = {name.lower(): columns for name, columns in known.tables.items()}

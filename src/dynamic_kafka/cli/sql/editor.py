@@ -28,11 +28,9 @@ _WORDS = ("QUIT", "EXIT", "HELP", "CLEAR")
 def editor(known: Callable[[], Known], below: Callable[[], str]) -> Callable[[], str]:
     """Return a function that reads one statement or more, up to a semicolon at the end of a line.
 
-    It raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C.
+    `known` returns what statements can name, and `below` what is shown below the line that is being typed; may be empty.
 
-    Args:
-        known: Returns what statements can name.
-        below: Returns what is shown below the line that is being typed; may be empty.
+    It raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C.
     """
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         with suppress(ImportError):

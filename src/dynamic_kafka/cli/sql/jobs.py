@@ -38,11 +38,7 @@ class Job(NamedTuple):
 
 
 def progress_of(progress: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the last batch of a query, its rows and its speed, as texts.
-
-    Args:
-        progress: `lastProgress` of Spark's query; None before the first batch.
-    """
+    """Return the last batch of a query, its rows and its speed, as texts, by its `lastProgress` (None before the first)."""
     if progress is None:
         return {"batch": "-", "rows": "-", "rows per second": "-"}
     # Spark leaves the speed out, or gives no number, if there is nothing to read.

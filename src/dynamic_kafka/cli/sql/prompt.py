@@ -14,7 +14,7 @@ from dynamic_kafka.cli.output import show_line, show_rows, show_stopped
 from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
 from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary
-from dynamic_kafka.cli.sql.statements import run_statement
+from dynamic_kafka.cli.sql.results import run_statement
 from dynamic_kafka.cli.sql.vocabulary import known_to
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError, suggestion
 
@@ -36,12 +36,7 @@ CLEAR; QUIT; EXIT;                   Tab completes, Ctrl-R searches the history,
 
 
 def prompt(environment: TableEnvironment, output: str) -> int:
-    """Run statements that the user types until they leave.
-
-    Args:
-        environment: Where they run.
-        output: The form of rows.
-    """
+    """Run statements that the user types until they leave."""
     from dynamic_kafka.sql.parser.parse import parse_script
 
     jobs: list[Job] = []

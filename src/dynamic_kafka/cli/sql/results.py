@@ -1,4 +1,4 @@
-"""The rows of a statement on standard output: a batch's once, a stream's as they arrive; as a table, CSV or JSON."""
+"""One statement: it runs, and its rows are shown: a batch's once, a stream's as they arrive; as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dynamic_kafka.cli.output import drawn, duration, show_line, show_rows, show_stopped, terminal, warn
-from dynamic_kafka.cli.sql.status import StatusLine
+from dynamic_kafka.cli.sql.jobs import Job
+from dynamic_kafka.cli.sql.session import calls_to_spark
+from dynamic_kafka.cli.sql.status import StatusLine, batch_progress, status_while
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from rich.console import Console
 
+    from dynamic_kafka.sql.environment import TableEnvironment
+    from dynamic_kafka.sql.parser.statements import Statement
     from dynamic_kafka.sql.result import TableResult
 
-__all__ = ["OUTPUTS", "csv_line", "is_done", "show_batch", "show_stream", "took"]
+__all__ = ["OUTPUTS", "csv_line", "is_done", "run_statement", "show_batch", "show_stream", "took"]
 
 OUTPUTS = ("table", "csv", "json")
 """The forms of rows: drawn for people, or one row per line for programs."""
@@ -39,6 +43,33 @@ class _Snapshot(NamedTuple):
     more: bool
 
 
+def run_statement(
+    environment: TableEnvironment, statement: Statement, script: str, jobs: list[Job], output: str
+) -> None:
+    """Run a statement of a script and show its rows; add its queries to the jobs."""
+    from dynamic_kafka.sql.script_errors import errors_of
+
+    with errors_of(statement, script):
+        with calls_to_spark(), status_while(batch_progress()) as line:
+            begun_s = time.monotonic()
+            result = environment.execute(statement)
+            jobs += [Job(query, statement, script) for query in result.queries]
+            streaming = result.dataframe is not None and result.dataframe.isStreaming
+            if streaming or not result.columns:
+                count = None
+            elif is_done(result):
+                count = None
+                if output == "table":
+                    line.close()
+                    show_line("OK")
+            else:
+                count = show_batch(result, output, line)
+        if streaming:
+            show_stream(result, output)
+        elif count is not None and result.dataframe is not None and sys.stdout.isatty():
+            show_line(took(count, time.monotonic() - begun_s))
+
+
 def is_done(result: TableResult) -> bool:
     """Return whether a statement has nothing to show but that it has succeeded."""
     return (
@@ -47,12 +78,7 @@ def is_done(result: TableResult) -> bool:
 
 
 def show_batch(result: TableResult, output: str, status: StatusLine) -> int | None:
-    """Show rows that are all there.
-
-    Args:
-        result: Their statement's result.
-        output: One of `OUTPUTS`.
-        status: What is shown until there are rows.
+    """Show rows that are all there. The status is shown until then.
 
     Returns:
         The number of rows of a table; None if they are a text, such as a plan, or are for a program.
@@ -223,12 +249,7 @@ def _snapshot(batch: DataFrame, most: int) -> _Snapshot:
 
 
 class _Lines:
-    """A stream's rows as lines.
-
-    Args:
-        columns: Their columns.
-        output: One of `OUTPUTS`.
-    """
+    """A stream's rows as lines."""
 
     def __init__(self, columns: Sequence[str], output: str) -> None:
         self._output = output
@@ -251,12 +272,7 @@ class _Lines:
 
 
 class _Screen:
-    """A stream on a terminal: its rows below each other, or one table that changes.
-
-    Args:
-        result: The stream.
-        left: Ends the live table.
-    """
+    """A stream on a terminal: its rows below each other, or one table that changes."""
 
     def __init__(self, result: TableResult, left: ExitStack) -> None:
         self._columns, self._numbers = result.columns, _numbers(result.dataframe)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.sql.java import start_context
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -32,18 +32,16 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
 _CONNECT_S = 20.0
+_ABOUT_ITSELF = re.compile(
+    rb"WARNING: Using incubator modules|Setting default log level|To adjust logging level|Using Spark's default log4j"
+)
+"""What Spark's Java process says about itself when it starts."""
 
 
 def start_environment(
     master: str | None, remote: str | None, settings: Sequence[str], *, debug: bool
 ) -> TableEnvironment:
-    """Start Spark, or connect to a server of Spark Connect.
-
-    Args:
-        master: Spark's master; None for `local[*]`.
-        remote: The server's address; None for a Spark of this process.
-        settings: Settings of Spark, as KEY=VALUE.
-        debug: Whether logs are shown.
+    """Start Spark (`local[*]` without a master), or connect to a server of Spark Connect. Settings are KEY=VALUE.
 
     Raises:
         ConfigurationError: If a setting has no value, or the server does not answer.
@@ -88,7 +86,7 @@ def start_environment(
         return TableEnvironment(_connected(builder.remote(remote), remote))
     builder = builder.appName("dynamic-kafka sql").master(master or "local[*]")
     if not debug:
-        start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
+        _start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
     session = builder.getOrCreate()
     context = session.sparkContext
     if str(context.master).startswith("local") and not context.getConf().contains(_PARTITIONS):
@@ -103,6 +101,36 @@ def start_environment(
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler would also cancel the jobs of INSERTs
     session.sparkContext.setJobGroup(GROUP, "dynamic-kafka sql", interruptOnCancel=True)
     return TableEnvironment(session)
+
+
+def _start_context(settings: Mapping[str, str]) -> None:
+    """Start Spark's Java process and its context, which the session of this process then uses.
+
+    The settings contain its master and the application's name.
+
+    Raises:
+        pyspark.errors.PySparkRuntimeError: If Java does not start; it has said why on standard error.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf().setAll([*settings.items()])
+    reading, writing = os.pipe()
+    threading.Thread(target=_pass_on, args=(reading,), daemon=True).start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _pass_on(reading: int) -> None:
+    """Write what Java writes, line by line, but for a few words at its start."""
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            if not _ABOUT_ITSELF.match(line):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
 
 
 def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:

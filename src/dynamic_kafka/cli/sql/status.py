@@ -58,8 +58,7 @@ class StatusLine:
 def status_while(text: Callable[[], str]) -> Iterator[StatusLine]:
     """Show a text that changes for as long as the block runs, from its second second on. Yields its line.
 
-    Args:
-        text: Called from another thread; empty for nothing new.
+    It is asked for in another thread, and empty for nothing new.
     """
     line, left = StatusLine(), threading.Event()
     if not sys.stderr.isatty():
@@ -114,12 +113,7 @@ def batch_progress() -> Callable[[], str]:
 
 
 def batch_text(stages: list[tuple[int, int]], took_ms: int) -> str:
-    """Return how far a job is.
-
-    Args:
-        stages: Of each stage the tasks that are done, and all its tasks.
-        took_ms: The time so far.
-    """
+    """Return how far a job is. Of each stage, `stages` has the tasks that are done, and all its tasks."""
     done, tasks = sum(done for done, _ in stages), sum(tasks for _, tasks in stages)
     what = f"{done} of {tasks} tasks" if tasks else "planning"
     return f"{what} · {duration(took_ms)} · Ctrl-C stops"

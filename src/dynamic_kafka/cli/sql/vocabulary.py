@@ -17,27 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["known_to", "table_options"]
 
 _STARTS = (
-    *(
-        "connector",
-        "topic",
-        "topic-pattern",
-        "stream-ids",
-        "properties.bootstrap.servers",
-        "properties.group.id",
-        "format",
-    ),
-    *("scan.startup.mode", "scan.bounded.mode", "key.format", "key.fields", "value.format", "metadata-service"),
+    *("connector", "topic", "topic-pattern", "stream-ids", "properties.bootstrap.servers", "properties.group.id"),
+    *("format", "scan.startup.mode", "scan.bounded.mode", "key.format", "key.fields", "value.format"),
+    *("metadata-service",),
 )
 """What most tables have; it comes first."""
 
 
 def known_to(environment: TableEnvironment, jobs: Sequence[str] = ()) -> Known:
-    """Return what statements in an environment can name now.
-
-    Args:
-        environment: The environment.
-        jobs: The running jobs.
-    """
+    """Return what statements in an environment can name now."""
     from dynamic_kafka.sql.config import SETTINGS
     from dynamic_kafka.sql.dialect.registry import RULES, SAME
 
@@ -57,11 +45,7 @@ def _columns(environment: TableEnvironment, name: str) -> list[str]:
 
 
 def table_options(given: Mapping[str, str]) -> dict[str, Sequence[str]]:
-    """Return the options that a table can have, each with its known values.
-
-    Args:
-        given: The options that it has: with its connector and its formats, options that do not go with them are left out.
-    """
+    """Return the options that a table can have with those that it has already, each with its known values."""
     from dynamic_kafka.formats import FORMATS, format_named
 
     found = {option: list(words) for option, words in _of_connector(given.get("connector", "")).items()}

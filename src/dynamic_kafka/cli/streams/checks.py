@@ -15,7 +15,7 @@ from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.snapshot import make_snapshot
 
-__all__ = ["Finding", "Result", "check_streams"]
+__all__ = ["Finding", "Result", "check_streams", "quoted_list"]
 
 Result = Literal["error", "warning", "note", "ok"]
 
@@ -24,14 +24,7 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Finding(NamedTuple):
-    """Something that was found.
-
-    Args:
-        result: How bad it is.
-        where: The stream, cluster or part of the document.
-        what: What was found. It shows no property's value.
-        remedy: What to do; "" if nothing.
-    """
+    """Something that was found: where, and what to do about it. It shows no property's value."""
 
     result: Result
     where: str
@@ -44,10 +37,8 @@ def check_streams(
 ) -> list[Finding]:
     """Return what is wrong or suspicious.
 
-    Args:
-        streams: The streams.
-        rules: What the metadata may say; None if it is the query's own.
-        given: The properties of the query's options; None if they are not known, so that the query may allow more.
+    Without rules, the metadata is the query's own. The properties of the query's options are None if they are not known, so
+    that the query may allow more.
     """
     try:
         clusters = make_snapshot(streams).clusters
@@ -85,7 +76,7 @@ def _continued(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 where,
-                f"{_named(sorted(both))} of it stands by, because '{continues.cluster}' is still read",
+                f"{quoted_list(sorted(both))} of it stands by, because '{continues.cluster}' is still read",
                 f"to move, take the topic out of '{continues.cluster}'",
             )
         if continues.guarantee == "unproved":
@@ -125,7 +116,7 @@ def _alike(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
             if len(same) > 1:
                 yield Finding(
                     "warning",
-                    f"{what} {_named(same)}",
+                    f"{what} {quoted_list(same)}",
                     "these names differ only in case or blanks, and are different ones",
                     "give them one name, or names that can be told apart",
                 )
@@ -213,7 +204,7 @@ def _one_address_twice(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Find
         if len(same) > 1:
             yield Finding(
                 "warning",
-                f"clusters {_named(same)}",
+                f"clusters {quoted_list(same)}",
                 f"they have {listed(servers, 3)} in common, so they seem to be one Kafka cluster",
                 "give it one name; a topic under two names is read once",
             )
@@ -233,7 +224,7 @@ def _one_topic_twice(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 f"stream '{stream.stream_id}'",
-                f"{_named(shared)} is read from several clusters: {listed(sorted(clusters[shared[0]]), 5)}",
+                f"{quoted_list(shared)} is read from several clusters: {listed(sorted(clusters[shared[0]]), 5)}",
                 "right if they hold different records, wrong if one is a mirror of another",
             )
     for (name, topic), ids in sorted(owners.items()):
@@ -241,10 +232,11 @@ def _one_topic_twice(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 f"cluster '{name}', topic '{topic}'",
-                f"it belongs to the streams {_named(sorted(set(ids)))}",
+                f"it belongs to the streams {quoted_list(sorted(set(ids)))}",
                 "a query that reads several of them reads the topic once",
             )
 
 
-def _named(names: Iterable[str]) -> str:
+def quoted_list(names: Iterable[str]) -> str:
+    """Return up to five names in quotes."""
     return listed([f"'{name}'" for name in names], 5)

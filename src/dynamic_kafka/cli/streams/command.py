@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from dynamic_kafka.cli.connection import (
+    add_action,
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_timeout,
     query_options_of,
-    seconds,
+    read_text,
 )
-from dynamic_kafka.cli.input import read_text
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
-from dynamic_kafka.cli.streams.checks import Finding, check_streams
+from dynamic_kafka.cli.streams.checks import Finding, check_streams, quoted_list
 from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
-from dynamic_kafka.errors import (
-    ConfigurationError,
-    DynamicKafkaError,
-    MetadataServiceError,
-    listed,
-    nearest,
-)
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -61,36 +56,26 @@ _DIFFERS = 3
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check what the metadata service says, and what a query would do with it."
-    parser = add_command(commands, "streams", text, _EXAMPLES)
+    parser = add_command(commands, "streams", text, _EXAMPLES, _run)
+    _add_common(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
     parser.add_argument(
         "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
     )
     parser.add_argument("--all", action="store_true", help="also show what is as it should be")
-    _add_common(parser)
-    parser.set_defaults(run=_run)
     actions = parser.add_subparsers(metavar="validate", title="another action")
-    validating = actions.add_parser(
-        "validate",
-        help="check a metadata document, for the CI of its owners",
-        description="Check a metadata document. No cluster is asked, unless --connect is given.",
-        allow_abbrev=False,
-    )
+    text = "Check a metadata document, for the CI of its owners. No cluster is asked, unless --connect is given."
+    validating = add_action(actions, "validate", text, _validate)
     validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
     validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
     validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")
     _add_common(validating)
-    validating.set_defaults(run=_validate)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add_option_arguments(parser)
     add_property_arguments(parser)
-    parser.add_argument(
-        "--timeout", metavar="SECONDS", type=seconds, default=10.0, help="how long to wait for a cluster (10)"
-    )
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+    add_timeout(parser, 10.0)
 
 
 def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Document | None) -> SourceSettings:
@@ -186,7 +171,7 @@ def _topics_found(
         if len(names) > 1:
             yield Finding(
                 "warning",
-                f"clusters {_names(names)}",
+                f"clusters {quoted_list(names)}",
                 f"they are one Kafka cluster (cluster.id {kafka_id})",
                 "give it one name; a topic under two names is read once",
             )
@@ -227,7 +212,8 @@ def _faults(error: MetadataServiceError, name: str) -> Iterator[Finding]:
 def _show_findings(
     args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
 ) -> int:
-    findings = sorted(findings, key=_severity)
+    # A whole cluster comes before a topic.
+    findings = sorted(findings, key=lambda f: (_WORST_FIRST.index(f.result), "topic '" in f.where))
     counts = {result: sum(finding.result == result for finding in findings) for result in _WORST_FIRST}
     if args.output == "json":
         show_json(
@@ -248,10 +234,6 @@ def _show_findings(
                 f"{_plural(counts['error'], 'error')}, {_plural(counts['warning'], 'warning')}"
             )
     return 1 if counts["error"] or (getattr(args, "strict", False) and counts["warning"]) else 0
-
-
-def _severity(finding: Finding) -> tuple[int, bool]:
-    return _WORST_FIRST.index(finding.result), "topic '" in finding.where  # a whole cluster comes before a topic
 
 
 def _plural(count: int, noun: str) -> str:
@@ -324,7 +306,7 @@ def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: Sourc
         show_line(f"error: {reason}")
     if found.unreachable and settings.cluster_failure_mode == "fail":
         show_line(
-            f"The next start ends with ClusterUnavailableError if {_names(found.unreachable)} does not answer by then: "
+            f"The next start ends with ClusterUnavailableError if {quoted_list(found.unreachable)} does not answer by then: "
             "cluster-failure-mode=fail."
         )
     going = [change for change in found.changes if change.change == "goes on"]
@@ -336,7 +318,3 @@ def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: Sourc
         show_line(
             f"Positions of what is removed are kept for {duration(settings.retention_ms)}, in case it comes back."
         )
-
-
-def _names(names: Iterable[str]) -> str:
-    return listed([f"'{name}'" for name in names], 5)

@@ -65,11 +65,9 @@ class NextStart(NamedTuple):
 
 
 def next_start(settings: SourceSettings, document: Document) -> NextStart:
-    """Return what a query with these settings would do if it were started with this document.
+    """Return what a query with these settings would do if it were started with the document of a checkpoint.
 
-    Args:
-        settings: The settings. A cluster that does not answer is left out, whatever they say.
-        document: The document in the checkpoint.
+    A cluster that does not answer is left out, whatever the settings say.
     """
     view = SourceView(replace(settings, cluster_failure_mode="isolate"))
     policy = ReadPolicy(
@@ -160,16 +158,13 @@ def topic_changes(
 ) -> list[TopicChange]:
     """Return what happens to each topic between two documents, the worst first.
 
-    Args:
-        before: The document in the checkpoint.
-        after: What follows from it.
-        views: The clusters of the latter that answered.
-        waiting: The clusters that do not answer.
-        moves: The partitions that go on from another cluster, or wait to.
+    `views` are the clusters that answered, `waiting` those that do not. `moves` are partitions that go on from another
+    cluster, or wait to.
     """
     found: list[TopicChange] = []
     taken: set[tuple[str, str]] = set()
-    names = _names_by_topic(before)
+    # The cluster's name in the document, by Kafka's cluster.id and topic.
+    names = {(c.kafka_id, topic): name for name, c in before.clusters.items() if c.kafka_id for topic in c.topics}
     olds = {
         (move.request.cluster, move.request.partition.topic): (
             move.request.old_cluster,
@@ -220,11 +215,6 @@ def _unread(state: ClusterOffsets, view: ClusterView | None) -> Counter[str]:
         if tp in state.ranges:
             found[tp.topic] += max(0, min(end, state.stops.get(tp, end)) - state.ranges[tp][1])
     return found
-
-
-def _names_by_topic(before: Document) -> dict[tuple[str, str], str]:
-    """Return the cluster's name in the document by Kafka's cluster.id and topic."""
-    return {(c.kafka_id, topic): name for name, c in before.clusters.items() if c.kafka_id for topic in c.topics}
 
 
 def _name_before(

@@ -14,8 +14,15 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from dynamic_kafka.cli.connection import add_connection_arguments, connection_of, property_pair
-from dynamic_kafka.cli.output import duration, show_details, show_json, show_line, show_table, warn
+from dynamic_kafka.cli.connection import (
+    Run,
+    add_action,
+    add_command,
+    add_connection_arguments,
+    add_pairs,
+    connection_of,
+)
+from dynamic_kafka.cli.output import duration, now_ms, show_details, show_json, show_line, show_table, warn
 from dynamic_kafka.cli.transactions.verdicts import (
     CommitLogView,
     Result,
@@ -58,41 +65,32 @@ _OWNED = (
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "List, describe, commit and abort the open transactions of an exactly-once sink."
-    parser = commands.add_parser("transactions", help=text, description=text, allow_abbrev=False)
+    parser = add_command(commands, "transactions", text, "")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    def add(name: str, text: str) -> argparse.ArgumentParser:
-        added: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        added = add_action(actions, name, text, run)
         add_connection_arguments(added)
         _add_sink_arguments(added, prefix_required=name != "list")
-        added.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-        added.add_argument("--debug", action="store_true", help="show tracebacks and logs")
         return added
 
-    listing = add("list", "List open transactions, with their state in the commit log.")
+    listing = add("list", "List open transactions, with their state in the commit log.", _list)
     listing.add_argument("--all", action="store_true", help="list those of all prefixes and other programs")
-    listing.set_defaults(run=_list)
 
-    describing = add("describe", "Show transactions in full.")
+    describing = add("describe", "Show transactions in full.", _describe)
     describing.add_argument("ids", nargs="+", metavar="ID", help="a transactional id")
-    describing.set_defaults(run=_describe)
 
-    for name, every, text, force in (
-        (
-            "commit",
-            "--decided",
-            "all that the commit log has decided",
-            "transactions that the commit log has not decided",
-        ),
-        ("abort", "--all-open", "all that are open", "transactions that the commit log has decided, or may have"),
+    for name, every, which_text, force in (
+        ("commit", "--decided", "all that the commit log has decided", "that the commit log has not decided"),
+        ("abort", "--all-open", "all that are open", "that the commit log has decided, or may have"),
     ):
-        ending = add(name, f"{name.capitalize()} transactions. This is a dry run, unless --execute is given.")
+        text = f"{name.capitalize()} transactions. This is a dry run, unless --execute is given."
+        ending = add(name, text, partial(_end, commit=name == "commit"))
         which = ending.add_mutually_exclusive_group(required=True)
         which.add_argument("ids", nargs="*", default=[], metavar="ID", help="a transactional id")
-        which.add_argument(every, dest="every", action="store_true", help=text)
+        which.add_argument(every, dest="every", action="store_true", help=which_text)
         ending.add_argument("--execute", action="store_true", help="do it")
-        ending.add_argument("--force", action="store_true", help=f"also {name} {force}; read the warning")
-        ending.set_defaults(run=partial(_end, commit=name == "commit"))
+        ending.add_argument("--force", action="store_true", help=f"also {name} transactions {force}; read the warning")
 
 
 def _add_sink_arguments(parser: argparse.ArgumentParser, *, prefix_required: bool) -> None:
@@ -101,14 +99,8 @@ def _add_sink_arguments(parser: argparse.ArgumentParser, *, prefix_required: boo
         "--prefix", type=_prefix, required=prefix_required, help="the sink's transactional id prefix, exactly"
     )
     group.add_argument("--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set")
-    group.add_argument(
-        "--commit-log-property",
-        metavar="KEY=VALUE",
-        type=property_pair,
-        action="append",
-        default=[],
-        help="a property of the commit log's cluster, if it is another one, such as bootstrap.servers=...; repeatable",
-    )
+    text = "a property of the commit log's cluster, if it is another one, such as bootstrap.servers=..."
+    add_pairs(group, "--commit-log-property", text=text)
     group.add_argument(
         "--cluster",
         metavar="NAME",
@@ -133,9 +125,9 @@ def _list(args: argparse.Namespace) -> int:
         view, found = _read(args, client, names)
         found = [f for f in found if f.is_pending]
         if view is not None:  # decided transactions matter even if they are not open any more
-            found += _views(
-                client, view, {t.transactional_id for t in view.decided_here} - {f.transactional_id for f in found}
-            )
+            more = {t.transactional_id for t in view.decided_here} - {f.transactional_id for f in found}
+            described = client.describe(sorted(more))
+            found += [TransactionView(name, seen, view.verdict(name, seen)) for name, seen in described.items()]
     if args.output == "json":
         show_json(_document(args.prefix, view, found))
         return 0
@@ -290,11 +282,6 @@ def _read(
     return view, [TransactionView(name, described[name], verdict(name)) for name in names]
 
 
-def _views(client: TransactionClient, view: CommitLogView, names: Collection[str]) -> list[TransactionView]:
-    described = client.describe(sorted(names))
-    return [TransactionView(name, seen, view.verdict(name, seen)) for name, seen in described.items()]
-
-
 def _log_properties(args: argparse.Namespace) -> dict[str, str]:
     return {**connection_of(args), **dict(args.commit_log_property)}
 
@@ -380,7 +367,7 @@ def _entry(view: CommitLogView | None, found: TransactionView) -> dict[str, Any]
     started_at_ms = (
         seen.started_at_ms if seen is not None and found.is_pending else None
     )  # an ended one keeps its start
-    age_ms = None if started_at_ms is None else max(0, time.time_ns() // 1_000_000 - started_at_ms)
+    age_ms = None if started_at_ms is None else max(0, now_ms() - started_at_ms)
     return {
         "transactional_id": found.transactional_id,
         "state": None if seen is None else str(seen.state),

@@ -84,13 +84,7 @@ class CommitLogView:
 
 @dataclass(frozen=True)
 class TransactionView:
-    """A transactional id with the answers about it.
-
-    Args:
-        transactional_id: The id.
-        description: The coordinator's description; None if it does not know the id.
-        verdict: The commit log's verdict.
-    """
+    """A transactional id with what its coordinator says, None if that does not know it, and the commit log's verdict."""
 
     transactional_id: str
     description: TransactionDescription | None
@@ -130,12 +124,7 @@ _UNCLEAR = Result(
 
 
 def plan_commit(transaction: TransactionView, *, force: bool) -> Result:
-    """Return the result that `commit` aims at for a transaction.
-
-    Args:
-        transaction: The transaction.
-        force: True to commit a transaction that the commit log has not decided.
-    """
+    """Return the result that `commit` aims at for a transaction; `force` also commits one that the log has not decided."""
     if transaction.verdict is Verdict.LOST and not (force and transaction.is_open):
         return Result("refused", "refused: the decided transaction timed out or was aborted, its rows are lost")
     if transaction.description is None:
@@ -156,12 +145,7 @@ def plan_commit(transaction: TransactionView, *, force: bool) -> Result:
 
 
 def plan_abort(transaction: TransactionView, *, force: bool) -> Result:
-    """Return the result that `abort` aims at for a transaction.
-
-    Args:
-        transaction: The transaction.
-        force: True to abort a transaction that the commit log has decided, or may have decided.
-    """
+    """Return the result that `abort` aims at for a transaction; `force` also aborts one that the log may have decided."""
     if transaction.description is None:
         return _NOT_KNOWN
     if transaction.description.state in COMMITTED:
@@ -181,11 +165,6 @@ def this_cluster(
     """Return the name of this cluster in a decision.
 
     Names are the metadata service's, and brokers do not know them: it is the cluster with a broker in common.
-
-    Args:
-        properties: The properties for this cluster.
-        clusters: The decision's clusters, as in the commit log.
-        given: The name that the user gave, for a cluster with other addresses here.
 
     Returns:
         Its name; None if it is not clear.

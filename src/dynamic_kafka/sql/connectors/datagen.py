@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
@@ -13,9 +14,6 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.options import Option, boolean, choice, duration_ms, integer
 from dynamic_kafka.sql.connectors.table import READ_PARALLELISM, Connector, OtherTable
 from dynamic_kafka.sql.types import FlinkType, cast_type, string_literal
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["DATAGEN", "expressions", "row_count"]
 
@@ -63,7 +61,7 @@ def expressions(table: OtherTable) -> Iterator[str]:
             start, end = options.of(name, "start", int), options.of(name, "end", int)
             if end < start:
                 raise InvalidOptionError(f"{_FIELDS}{name}.end", str(end), f"a number from {start} on")
-            if not _can_be_sequence(column.type):
+            if column.type.name not in {*_INTEGERS, *_FLOATS, "DECIMAL", "CHAR", "VARCHAR", "STRING"}:
                 raise ConfigurationError(
                     f"Column '{name}' is {column.type}, of which there is no sequence. Use '{_FIELDS}{name}.kind' = 'random'"
                 )
@@ -111,10 +109,6 @@ class _Options:
                 f"Option '{key}' does not fit a column. Columns have {', '.join(_OF_FIELD)}, as their type and kind allow: "
                 f"'{_FIELDS}<column>.<option>'"
             )
-
-
-def _can_be_sequence(type_: FlinkType) -> bool:
-    return type_.name in {*_INTEGERS, *_FLOATS, "DECIMAL", "CHAR", "VARCHAR", "STRING"}
 
 
 def _random(type_: FlinkType, name: str, options: _Options) -> str:
@@ -185,11 +179,7 @@ def _whole(low: int, high: int) -> str:
 
 def _text(type_: FlinkType, name: str, options: _Options) -> str:
     """Return an expression for a text of hexadecimal digits, or for bytes."""
-    most = (
-        type_.parameters[0]
-        if type_.parameters and type_.name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
-        else _LENGTH
-    )
+    most = type_.parameters[0] if type_.parameters else _LENGTH
     length = options.get(name, "length", integer(at_least=1), most)
     if type_.parameters and length > type_.parameters[0]:
         raise InvalidOptionError(f"{_FIELDS}{name}.length", str(length), f"at most {most}, the length of {type_}")
@@ -202,14 +192,13 @@ def _text(type_: FlinkType, name: str, options: _Options) -> str:
     return f"unhex(left({text}, {cut}))" if of_bytes else f"left({text}, {cut})"
 
 
-def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
+def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
     tasks: int | None = READ_PARALLELISM.of(table.options)
     rows = row_count(table)
     if rows is None:
         reader = spark.readStream.format("rate").option("rowsPerSecond", _ROWS_PER_SECOND.of(table.options))
         counted = (reader if tasks is None else reader.option("numPartitions", tasks)).load()
     else:
-        assert not streaming
         counted = spark.range(0, rows, numPartitions=tasks).toDF("value")
     columns = zip(table.physical, expressions(table), strict=True)
     return counted.select(*(F.expr(text).cast(cast_type(c.type)).alias(c.name) for c, text in columns))
@@ -220,15 +209,11 @@ def _check(table: OtherTable) -> None:
     row_count(table)
 
 
-def _endless(table: OtherTable) -> str | None:
-    return None if row_count(table) is not None else "'number-of-rows' = '1000'"
-
-
 DATAGEN = Connector(
     options=(_ROWS_PER_SECOND, _NUMBER_OF_ROWS, READ_PARALLELISM),
     read=_read,
     check=_check,
-    endless=_endless,
+    endless=lambda table: None if row_count(table) is not None else "'number-of-rows' = '1000'",
     prefixes=(_FIELDS,),
 )
 """Generated rows."""

@@ -6,11 +6,11 @@ Lines of CSV, JSON and raw text are decoded and encoded as messages are, so that
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import Column
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -26,12 +26,6 @@ from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, Oth
 from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn
 from dynamic_kafka.sql.options import FORMAT
 from dynamic_kafka.sql.types import cast_type, spark_type, time_precision
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["FILESYSTEM", "decoded_lines", "encoded_lines"]
 
@@ -54,11 +48,7 @@ _NULL = Option(
     doc="The folder of rows with NULL or an empty text in a partition column.",
 )
 _UNUSED = (
-    "sink.rolling-policy.",
-    "sink.partition-commit.",
-    "partition.time-extractor.",
-    "auto-compaction",
-    "compaction.",
+    *("sink.rolling-policy.", "sink.partition-commit.", "partition.time-extractor.", "auto-compaction", "compaction."),
 )
 _LOG = "_spark_metadata"
 _ANY_AGE = "36500d"
@@ -112,7 +102,8 @@ def _in_files(table: OtherTable) -> StructType:
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
-def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
+def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
+    streaming = not table.bounded
     reader: Any = spark.readStream if streaming else spark.read
     of_lines = _FORMAT.of(table.options) in _LINES
     inside = [StructField("value", StringType())] if of_lines else _in_files(table).fields
@@ -148,9 +139,7 @@ def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:
 def decoded_lines(lines: DataFrame, table: OtherTable) -> DataFrame:
     """Return the lines of files with a column `row`; a line that cannot be read fails the query and names its file.
 
-    Args:
-        lines: The columns `value` and `file`, and others.
-        table: The table.
+    The lines have the columns `value` and `file`, and others.
     """
     form, options = _format(table)
     schema = _in_files(table)
@@ -199,8 +188,12 @@ def _of_spark(writer: Any, table: OtherTable) -> Any:
     )
 
 
+def _folder(table: OtherTable) -> str:
+    return str(_PATH.of(table.options)).rstrip("/")
+
+
 def _write(rows: DataFrame, table: OtherTable) -> None:
-    path = _PATH.of(table.options).rstrip("/")
+    path = _folder(table)
     if exists(rows.sparkSession, f"{path}/{_LOG}"):
         raise ConfigurationError(
             f"Table {table.name} is in {path}, which a stream has written: Spark reads only the files of streams there, so "
@@ -210,7 +203,7 @@ def _write(rows: DataFrame, table: OtherTable) -> None:
 
 
 def _check_start(spark: SparkSession, table: OtherTable, checkpoint: str | None) -> None:
-    path = _PATH.of(table.options).rstrip("/")
+    path = _folder(table)
     written = numbers_in(spark, f"{path}/{_LOG}")
     if written is None:
         if _has_files(spark, path):
@@ -221,24 +214,13 @@ def _check_start(spark: SparkSession, table: OtherTable, checkpoint: str | None)
         return
     assert checkpoint is not None, "a stream into files has one"
     planned, committed = (numbers_in(spark, f"{checkpoint}/{log}") for log in ("offsets", "commits"))
-    if written and not _is_of_query(written, planned or [], committed or []):
+    # The numbers may be those of the checkpoint's micro-batches. Its last one may not be committed yet.
+    if written and not max(committed or [], default=-1) <= max(written) <= max(planned or [], default=-1):
         raise ConfigurationError(
             f"Table {table.name} is in {path}, where a query with another checkpoint than '{checkpoint}' has written. "
             f"Spark leaves out each micro-batch whose number is in {path}/{_LOG} already, so rows would be lost. Continue "
             "with the checkpoint of that query, or write to another folder, such as /*+ OPTIONS('path' = '...') */"
         )
-
-
-def _is_of_query(written: Sequence[int], planned: Sequence[int], committed: Sequence[int]) -> bool:
-    """Return whether micro-batches may be those of a checkpoint. Its last one may not be committed yet."""
-    return max(committed, default=-1) <= max(written) <= max(planned, default=-1)
-
-
-def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
-    del rows
-    path = _PATH.of(table.options).rstrip("/")
-    query: StreamingQuery = _of_spark(writer, table).outputMode("append").start(path)
-    return query
 
 
 def _has_files(spark: SparkSession, path: str) -> bool:
@@ -248,19 +230,15 @@ def _has_files(spark: SparkSession, path: str) -> bool:
     return not files.select("path").isEmpty()
 
 
-def _endless(table: OtherTable) -> str | None:
-    return None if _INTERVAL.of(table.options) is None else "no 'source.monitor-interval'"
-
-
 FILESYSTEM = Connector(
     options=(_PATH, _FORMAT, _INTERVAL, _NULL, WRITE_PARALLELISM),
     read=_read,
     write=_write,
-    start=_start,
-    place=lambda table: str(_PATH.of(table.options)).rstrip("/"),
+    start=lambda writer, table, _: _of_spark(writer, table).outputMode("append").start(_folder(table)),
+    place=_folder,
     check_start=_check_start,
     check=_check,
-    endless=_endless,
+    endless=lambda table: None if _INTERVAL.of(table.options) is None else "no 'source.monitor-interval'",
     prefixes=tuple(f"{name}." for name in (*_LINES, *_FILES)) + _UNUSED,
     metadata=tuple(_METADATA),
     encode=encoded_lines,

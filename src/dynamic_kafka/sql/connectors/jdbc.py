@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.secrets import hide, is_secret, redact, resolve
@@ -15,11 +18,6 @@ from dynamic_kafka.sql.connectors.spark_table import check_columns, with_declare
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
 from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.script_errors import java_message, reason_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["JDBC"]
 
@@ -109,8 +107,7 @@ def _of_database(spark: SparkSession, table: OtherTable) -> DataFrame:
     return rows
 
 
-def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
-    assert not streaming
+def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
     return with_declared_types(_of_database(spark, table), table)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.formats import INSERT, ROW_KIND, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import named
 from dynamic_kafka.options import Option, boolean, integer, text
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
 from dynamic_kafka.sql.result import start
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["BLACKHOLE", "PRINT"]
 
@@ -37,52 +34,37 @@ def _print(rows: DataFrame, identifier: str, kind: str, *, standard_error: bool)
         print(row[0], file=sys.stderr if standard_error else sys.stdout, flush=True)
 
 
-def _write_print(rows: DataFrame, table: OtherTable) -> None:
-    _print(rows, _IDENTIFIER.of(table.options), INSERT, standard_error=_STANDARD_ERROR.of(table.options))
-
-
 def _start_print(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
     del rows
     identifier: str = _IDENTIFIER.of(table.options)
     standard_error: bool = _STANDARD_ERROR.of(table.options)
 
-    def appended(batch: DataFrame, _: int) -> None:
-        _print(batch, identifier, INSERT, standard_error=standard_error)
-
-    def updated(batch: DataFrame, _: int) -> None:
-        _print(batch, identifier, UPDATE_AFTER, standard_error=standard_error)
+    def printed_as(kind: str) -> DataStreamWriter:
+        return writer.foreachBatch(lambda batch, _: _print(batch, identifier, kind, standard_error=standard_error))
 
     try:
-        return start(writer.foreachBatch(appended), ("append",))
+        return start(printed_as(INSERT), ("append",))
     except Exception as error:
-        if not is_about_mode(error):
+        if "output mode" not in str(error).lower():
             raise
-        return start(writer.foreachBatch(updated), ("update",))
-
-
-def is_about_mode(error: Exception) -> bool:
-    """Return whether an error of Spark says that a query does not have an output mode."""
-    return "output mode" in str(error).lower()
-
-
-def _write_nothing(rows: DataFrame, table: OtherTable) -> None:
-    del table
-    rows.write.format("noop").mode("overwrite").save()
-
-
-def _start_nothing(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
-    del table, rows
-    return start(writer.format("noop"), ("append", "update"))
+        return start(printed_as(UPDATE_AFTER), ("update",))
 
 
 PRINT = Connector(
     options=(_IDENTIFIER, _STANDARD_ERROR, WRITE_PARALLELISM),
-    write=_write_print,
+    write=lambda rows, table: _print(
+        rows, _IDENTIFIER.of(table.options), INSERT, standard_error=_STANDARD_ERROR.of(table.options)
+    ),
     start=_start_print,
+    takes_changes=True,
     keeps_nothing=True,
 )
 """Rows are printed where the query's driver runs."""
 BLACKHOLE = Connector(
-    options=(_VERSION, WRITE_PARALLELISM), write=_write_nothing, start=_start_nothing, keeps_nothing=True
+    options=(_VERSION, WRITE_PARALLELISM),
+    write=lambda rows, _: rows.write.format("noop").mode("overwrite").save(),
+    start=lambda writer, *_: start(writer.format("noop"), ("append", "update")),
+    takes_changes=True,
+    keeps_nothing=True,
 )
 """Rows are calculated and dropped: Spark's `noop`."""

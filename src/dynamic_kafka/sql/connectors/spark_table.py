@@ -5,10 +5,13 @@ With a key, a row replaces the row with its key, by MERGE. Such a table takes th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.changelog import changes_by_key, merge_changes
 from dynamic_kafka.errors import ConfigurationError
@@ -21,14 +24,7 @@ from dynamic_kafka.sql.options import KEY_FIELDS
 from dynamic_kafka.sql.result import start
 from dynamic_kafka.sql.types import cast_type, flink_type
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-__all__ = ["DELTA", "ICEBERG", "check_columns", "declared", "find", "with_declared_types"]
+__all__ = ["DELTA", "ICEBERG", "check_columns", "find", "with_declared_types"]
 
 _SEQUENCE = Option(
     "sequence.field",
@@ -44,10 +40,7 @@ _TABLE = Option("catalog-table", non_blank("a table"), shown_default="the name h
 def find(spark: SparkSession, name: Name, options: Mapping[str, str]) -> OtherTable | None:
     """Return a table of Spark's catalogs for an INSERT; None if there is none.
 
-    Args:
-        spark: The session.
-        name: The table's name.
-        options: The options of the INSERT's hint: a key, and the column with the order of its rows.
+    The options of the INSERT's hint are a key, and the column with the order of its rows.
 
     Raises:
         ConfigurationError: If its catalog does not exist or cannot be loaded, or a column has a type that Flink lacks.
@@ -75,13 +68,7 @@ def find(spark: SparkSession, name: Name, options: Mapping[str, str]) -> OtherTa
                 f"Column '{column.name}' of table {qualified(name)} has the type {column.type}, which is not one of Flink. "
                 "Write to this table with spark.sql"
             ) from None
-    return other_table(TableDefinition(name, columns, options=options), _NAMED, takes_changes=bool(key), key=key)
-
-
-def declared(definition: TableDefinition, kind: Connector) -> OtherTable:
-    """Return a table that CREATE TABLE declares on one of Delta or Iceberg."""
-    key = definition.primary_key
-    return other_table(definition, kind, takes_changes=bool(key), key=key)
+    return other_table(TableDefinition(name, columns, options=options), _NAMED, key)
 
 
 def _place(table: OtherTable) -> str:
@@ -100,18 +87,17 @@ def _check(table: OtherTable) -> None:
             raise ConfigurationError(f"Option '{option.key}' is missing; table {table.name} needs it")
     names = [column.name for column in table.physical]
     sequence = _SEQUENCE.of(table.options)
-    for key, columns in (("key.fields", table.key), (_SEQUENCE.key, [] if sequence is None else [sequence])):
+    for key, columns in (("key.fields", table.key_columns), (_SEQUENCE.key, [] if sequence is None else [sequence])):
         for column in columns:
             if column not in names:
                 raise ConfigurationError(
                     f"Option '{key}' names the column '{column}', but table {table.name} has {', '.join(names)}"
                 )
-    if sequence is not None and not table.key:
+    if sequence is not None and not table.upsert:
         raise ConfigurationError(f"Option '{_SEQUENCE.key}' of table {table.name} needs a key")
 
 
-def _read(spark: SparkSession, table: OtherTable, streaming: bool) -> DataFrame:  # noqa: FBT001
-    assert not streaming
+def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
     return with_declared_types(_of_spark(spark, table), table)
 
 
@@ -144,13 +130,7 @@ def _of_spark(spark: SparkSession, table: OtherTable) -> DataFrame:
 def check_columns(
     table: OtherTable, place: str, names: Sequence[str], same: Callable[[str], str] = lambda name: name
 ) -> None:
-    """Raise unless what a table is has its columns.
-
-    Args:
-        table: The table.
-        place: What it is, for the error.
-        names: The columns that are there.
-        same: Makes names equal that mean the same column.
+    """Raise unless what a table is has its columns. `same` makes names equal that mean the same column.
 
     Raises:
         ConfigurationError: If one is missing.
@@ -167,7 +147,7 @@ def _in_order(rows: DataFrame, table: OtherTable) -> DataFrame:
     """Return the rows with the columns of Spark's table in their order; without a key, these are all that it has."""
     target = _of_spark(rows.sparkSession, table).schema
     given = set(rows.columns)
-    if table.key:
+    if table.upsert:
         return rows
     return rows.select(
         *((named(f.name) if f.name in given else F.lit(None).cast(f.dataType)).alias(f.name) for f in target.fields)
@@ -183,8 +163,8 @@ def _merge(rows: DataFrame, place: str, key: tuple[str, ...], sequence: str | No
 
 
 def _write(rows: DataFrame, table: OtherTable) -> None:
-    if table.key:
-        _merge(rows, _place(table), table.key, _SEQUENCE.of(table.options))
+    if table.upsert:
+        _merge(rows, _place(table), table.key_columns, _SEQUENCE.of(table.options))
     elif table.kind is DELTA:
         rows.write.format("delta").mode("append").save(_TABLE_PATH.of(table.options))
     else:
@@ -192,7 +172,7 @@ def _write(rows: DataFrame, table: OtherTable) -> None:
 
 
 def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> StreamingQuery:
-    place, key, sequence = _place(table), table.key, _SEQUENCE.of(table.options)
+    place, key, sequence = _place(table), table.key_columns, _SEQUENCE.of(table.options)
     if not key and table.kind is DELTA:
         return writer.format("delta").outputMode("append").start(_TABLE_PATH.of(table.options))
     provider = None if key else _transactional(rows.sparkSession, table)

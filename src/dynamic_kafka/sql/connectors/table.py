@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.errors import ConfigurationError, UnknownOptionError
 from dynamic_kafka.options import Option, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
-from dynamic_kafka.sql.definition import ComputedColumn, MetadataColumn, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, check_columns, qualified
 from dynamic_kafka.sql.options import CONNECTOR
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["READ_PARALLELISM", "WRITE_PARALLELISM", "Connector", "OtherTable", "other_table"]
 
@@ -35,8 +34,8 @@ class Connector:
 
     Args:
         options: Its options, besides `connector`.
-        read: Returns a table's rows, with its physical and metadata columns; None if it can only be written. It gets True
-            for a table without an end.
+        read: Returns a table's rows, with its physical and metadata columns; None if it can only be written. They are a
+            stream if the table has no end.
         write: Writes rows at once; None if it can only be read. The rows have the physical columns, and `row_kind` as the
             last one if `takes_changes`.
         start: Starts writing the rows of a stream. It gets the writer with the query's name, checkpoint and trigger.
@@ -44,6 +43,7 @@ class Connector:
         endless: Returns what would give a table without an end one; None if it has one.
         prefixes: The beginnings of options that cannot be listed one by one.
         metadata: The keys of its metadata columns.
+        takes_changes: Whether each of its tables takes the changes of a changelog, also without a key.
         keeps_nothing: Whether a stream may be written to it without a checkpoint of its own.
         encode: Returns the rows as they are written.
         place: Returns the folder that only one stream may write to; empty if several may.
@@ -51,13 +51,14 @@ class Connector:
     """
 
     options: tuple[Option[Any], ...] = ()
-    read: Callable[[SparkSession, OtherTable, bool], DataFrame] | None = None
+    read: Callable[[SparkSession, OtherTable], DataFrame] | None = None
     write: Callable[[DataFrame, OtherTable], None] | None = None
     start: Callable[[DataStreamWriter, OtherTable, DataFrame], Any] | None = None
     check: Callable[[OtherTable], None] = lambda _: None
     endless: Callable[[OtherTable], str | None] = lambda _: None
     prefixes: tuple[str, ...] = ()
     metadata: tuple[str, ...] = ()
+    takes_changes: bool = False
     keeps_nothing: bool = False
     encode: Callable[[DataFrame, OtherTable], DataFrame] = lambda rows, _: rows
     place: Callable[[OtherTable], str] = lambda _: ""
@@ -73,16 +74,14 @@ class OtherTable:
         kind: Its connector.
         options: Its parsed options, by key.
         rest: The options that cannot be listed one by one, as texts.
-        takes_changes: Whether rows that are written may have a `row_kind`.
-        key: The columns that identify a row, if rows with the same key replace each other.
+        key_columns: The columns that identify a row, if rows with the same key replace each other.
     """
 
     definition: TableDefinition
     kind: Connector
     options: Mapping[str, Any] = field(repr=False)
     rest: Mapping[str, str] = field(default_factory=dict, repr=False)
-    takes_changes: bool = False
-    key: tuple[str, ...] = ()
+    key_columns: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -102,41 +101,31 @@ class OtherTable:
     @property
     def upsert(self) -> bool:
         """Return whether a row replaces the row with its key."""
-        return bool(self.key)
-
-    def only_written(self) -> ConfigurationError:
-        """Return the error for reading a table that can only be written."""
-        connector = self.definition.options["connector"]
-        return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only be written to")
-
-    def only_read(self) -> ConfigurationError:
-        """Return the error for writing to a table that can only be read."""
-        connector = self.definition.options["connector"]
-        return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only be read")
+        return bool(self.key_columns)
 
     @property
-    def key_columns(self) -> tuple[str, ...]:
-        """Return the columns that identify a row."""
-        return self.key
+    def takes_changes(self) -> bool:
+        """Return whether rows that are written may have a `row_kind`."""
+        return self.upsert or self.kind.takes_changes
+
+    def can_only(self, what: str) -> ConfigurationError:
+        """Return the error for reading a table that can only `be written to`, or the other way round."""
+        connector = self.definition.options["connector"]
+        return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only {what}")
 
     @property
     def physical(self) -> tuple[PhysicalColumn, ...]:
         """Return its physical columns."""
-        return tuple(c for c in self.definition.columns if isinstance(c, PhysicalColumn))
+        return self.definition.physical
 
     @property
     def metadata(self) -> tuple[MetadataColumn, ...]:
         """Return its metadata columns."""
-        return tuple(c for c in self.definition.columns if isinstance(c, MetadataColumn))
+        return self.definition.metadata
 
 
-def other_table(definition: TableDefinition, kind: Connector, **more: Any) -> OtherTable:
-    """Check a table's definition, and return the table.
-
-    Args:
-        definition: The definition by the user.
-        kind: Its connector.
-        more: `takes_changes` and `key` of the table.
+def other_table(definition: TableDefinition, kind: Connector, key: tuple[str, ...] = ()) -> OtherTable:
+    """Check a table's definition, and return the table; `key` are the columns that identify a row.
 
     Raises:
         ConfigurationError: If an option or a column is wrong.
@@ -152,32 +141,19 @@ def other_table(definition: TableDefinition, kind: Connector, **more: Any) -> Ot
             options[name] = text
         else:
             raise UnknownOptionError(name, [*known, CONNECTOR.key])
-    for column in definition.columns:
-        if isinstance(column, MetadataColumn) and column.key not in kind.metadata:
-            if column.virtual and kind.read is None:  # a table LIKE one of Kafka; nobody reads it
-                continue
-            _refuse_metadata(column, kind.metadata, options)
-    if not any(isinstance(column, PhysicalColumn) for column in definition.columns):
-        raise ConfigurationError(f"Table {qualified(definition.name)} does not have a physical column; add one")
-    names = [column.name.lower() for column in definition.columns]
-    for column in definition.columns:
-        if names.count(column.name.lower()) > 1:
+    for column in definition.metadata:
+        nobody_reads_it = column.virtual and kind.read is None  # a table LIKE one of Kafka
+        if column.key not in kind.metadata and not nobody_reads_it:
+            has = f"has the metadata {', '.join(kind.metadata)}" if kind.metadata else "has no metadata"
             raise ConfigurationError(
-                f"Table {qualified(definition.name)} has two columns '{column.name}' (Spark does not distinguish upper and "
-                "lower case). Give each its own name"
+                f"Column '{column.name}' is METADATA FROM '{column.key}', but the connector '{options.get('connector')}' "
+                f"{has}. Leave the column out (LIKE ... EXCLUDING METADATA)"
             )
+    check_columns(definition)
     _check_partitions(definition, kind.options)
-    table = OtherTable(definition, kind, options, rest, **more)
+    table = OtherTable(definition, kind, options, rest, key)
     kind.check(table)
     return table
-
-
-def _refuse_metadata(column: MetadataColumn, known: Sequence[str], options: Mapping[str, Any]) -> None:
-    has = f"has the metadata {', '.join(known)}" if known else "has no metadata"
-    raise ConfigurationError(
-        f"Column '{column.name}' is METADATA FROM '{column.key}', but the connector '{options.get('connector')}' {has}. "
-        "Leave the column out (LIKE ... EXCLUDING METADATA)"
-    )
 
 
 def _check_partitions(definition: TableDefinition, options: Sequence[Option[Any]]) -> None:
@@ -188,9 +164,7 @@ def _check_partitions(definition: TableDefinition, options: Sequence[Option[Any]
         raise ConfigurationError(
             f"PARTITIONED BY of table {qualified(definition.name)} is for 'connector' = 'filesystem'. Leave it out"
         )
-    physical = [
-        column.name for column in definition.columns if not isinstance(column, (ComputedColumn, MetadataColumn))
-    ]
+    physical = [column.name for column in definition.physical]
     for name in definition.partitioned_by:
         if name not in physical:
             raise ConfigurationError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sqlglot import exp
+
 from dynamic_kafka.sql.dialect.kinds import is_decimal, is_whole, kind_of, name_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
@@ -53,8 +55,6 @@ def _spread(call: Call) -> str | None:
 
 
 def _listagg(call: Call) -> str:
-    from sqlglot import exp
-
     first = call.arguments[0]
     # sqlglot takes the separator behind DISTINCT for a second distinct value.
     has_separator = len(call.arguments) == 2 or (isinstance(first, exp.Distinct) and len(first.expressions) == 2)
@@ -82,8 +82,6 @@ def distinct(call: Call) -> str:
 
 
 def _argument_type(call: Call) -> Any:
-    from sqlglot import exp
-
     argument = call.arguments[0]
     if isinstance(argument, exp.Distinct):
         argument = argument.expressions[0]

@@ -6,6 +6,7 @@ of their offsets, and those of several partitions in any order. So the offset de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
@@ -16,8 +17,6 @@ from dynamic_kafka.sql.dialect.query import part_of_with
 from dynamic_kafka.sql.dialect.registry import AGGREGATES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["ARRIVAL", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]

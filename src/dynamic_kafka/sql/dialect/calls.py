@@ -75,16 +75,13 @@ def call_sql(t: Translator, node: exp.Anonymous, suffix: str) -> str:
     return f"{t.as_written(node)}{suffix}"
 
 
-def _numbers(numbers: tuple[int, ...]) -> str:
-    return f"{' or '.join(map(str, numbers))} argument{'' if numbers == (1,) else 's'}"
-
-
 def _by_rule(rule: Rule, call: Call) -> str | None:
     spark: Any = rule.spark
     number = len(call.arguments)
     if callable(spark):
         if rule.numbers and number not in rule.numbers:
-            raise call.refuse(f"{call.name} is known with {_numbers(rule.numbers)}, not with {number}")
+            known = f"{' or '.join(map(str, rule.numbers))} argument{'' if rule.numbers == (1,) else 's'}"
+            raise call.refuse(f"{call.name} is known with {known}, not with {number}")
         try:
             found: str | None = spark(call)
         except IndexError:
@@ -102,7 +99,7 @@ def _by_rule(rule: Rule, call: Call) -> str | None:
 
 
 def _group_window(t: Translator, node: exp.Anonymous) -> str:
-    window = group_window(node, t.zone, t.type_or_none(node.expressions[0]), t.sql, t.refuse)
+    window = group_window(t, node)
     suffix = GROUP_WINDOWS[str(node.this).upper()][1]
     if suffix == "_PROCTIME":
         raise t.refuse(node, f"{node.this} is not known: use current_timestamp()")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.errors import SqlError
@@ -16,8 +17,6 @@ from dynamic_kafka.sql.parser.types import read_type
 from dynamic_kafka.sql.types import FlinkType, cast_type
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["cast", "target_of", "typed_literal"]

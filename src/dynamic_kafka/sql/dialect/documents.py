@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
 __all__ = ["REFUSED", "RULES", "SAME", "number_in_json"]
@@ -61,17 +63,13 @@ def _value(call: Call) -> str:
 def number_in_json(cast: Call, target: str) -> tuple[str, str] | None:
     """Return the value of a CAST of JSON_VALUE for a number with a fraction, and the condition for that.
 
-    JSON_VALUE of such a number is a text in Flink that Spark cannot write. Its number is known all the same.
+    Flink cuts a fraction off for INT, and fails for a number with an exponent. The other target is DOUBLE.
 
-    Args:
-        cast: The CAST.
-        target: DOUBLE or INT. Flink cuts a fraction off for INT, and fails for a number with an exponent.
+    JSON_VALUE of such a number is a text in Flink that Spark cannot write. Its number is known all the same.
 
     Returns:
         None if it is a CAST of something else.
     """
-    from sqlglot import exp
-
     node = cast.arguments[0]
     while isinstance(node, exp.Paren):
         node = node.this

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, DecimalType
+from pyspark.sql.types import DataType, DecimalType
 
 __all__ = [
     "decimal_of",
@@ -50,8 +49,6 @@ def is_text(found: DataType) -> bool:
 
 def decimal_of(found: DataType) -> DecimalType:
     """Return the DECIMAL that Flink calculates with in place of a whole number's type."""
-    from pyspark.sql.types import DecimalType
-
     return DecimalType(_WHOLE[kind_of(found)], 0)
 
 

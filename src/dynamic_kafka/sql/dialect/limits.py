@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
+from dynamic_kafka.sql.dialect.scope import Scope
 
 if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.scope import Scope
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["every_column", "show_limits"]

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from dynamic_kafka.sql.dialect.kinds import decimal_of, is_fraction, is_whole, name_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
+from dynamic_kafka.sql.dialect.times import truncate
 
 __all__ = ["REFUSED", "RULES", "SAME"]
 
 SAME = frozenset(
     (
         *("ABS", "EXP", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "ATAN2", "SINH", "COSH", "TANH", "COT", "DEGREES"),
-        *(
-            "RADIANS",
-            "PI",
-            "E",
-            "UUID",
-            "BIN",
-            "HEX",
-            "UNHEX",
-            "MOD",
-            "SQRT",
-            "POWER",
-            "ROUND",
-            "IF",
-            "COALESCE",
-        ),
+        *("RADIANS", "PI", "E", "UUID", "BIN", "HEX", "UNHEX", "MOD", "SQRT", "POWER", "ROUND", "IF", "COALESCE"),
         *("IFNULL", "GROUPING", "GROUPING_ID"),
     )
 )
@@ -49,8 +38,6 @@ def _log(call: Call) -> str:
 def _round_to(call: Call, function: str) -> str | None:
     """CEIL and FLOOR keep the type of their argument in Flink; Spark returns a BIGINT for a DOUBLE."""
     if len(call.arguments) == 2:
-        from dynamic_kafka.sql.dialect.times import truncate
-
         return truncate(call, up=function == "ceil")
     found = call.type(0)
     if is_fraction(found):
@@ -86,8 +73,6 @@ def _rand(call: Call) -> str | None:
 
 
 def _nullif(call: Call) -> str | None:
-    from sqlglot import exp
-
     number = call.arguments[1].this if isinstance(call.arguments[1], exp.Neg) else call.arguments[1]
     fraction = isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit()
     if not fraction or name_of(call.type(0)) != "FLOAT":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.kinds import decimal_of, is_decimal, is_fraction, is_whole, kind_of, name_of, wider
@@ -12,8 +13,6 @@ from dynamic_kafka.sql.dialect.rules import literal_of
 from dynamic_kafka.sql.dialect.windows import length_us, offsets_us
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = [
@@ -175,11 +174,8 @@ def comparison(t: Translator, node: exp.Binary, sign: str) -> str:
     parts = [node.this, node.expression]
     texts = [t.sql(part) for part in parts]
     for i, part in enumerate(parts):
-        number = part.this if isinstance(part, exp.Neg) else part
-        if isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit():
-            other = t.type_or_none(parts[1 - i])
-            if other is not None and kind_of(other) == "FloatType":
-                texts[i] = t.as_changed(node, f"CAST({texts[i]} AS FLOAT)")
+        if _is_fraction(part) and _is_float(t, parts[1 - i]):
+            texts[i] = t.as_changed(node, f"CAST({texts[i]} AS FLOAT)")
     return f" {sign} ".join(texts)
 
 
@@ -220,25 +216,19 @@ def total(t: Translator, node: exp.Binary, sign: str) -> str:
                 raise t.refuse(
                     node, "A DATE plus hours is a DATE in Flink, and a time in Spark: CAST(d AS TIMESTAMP(3)) first"
                 )
-    days = [part for part in (node.this, node.expression) if _is_duration(t, part)]
+    parts = [part for part in (node.this, node.expression) if isinstance(part, exp.Interval)]
+    days = [part for part in parts if re.search(r"DAY|HOUR|MINUTE|SECOND", t.sql(part).upper())]
     if days and len(offsets_us(t.zone)) != 1:
         other = node.expression if days[0] is node.this else node.this
         found = t.type_or_none(other)
         if found is not None and kind_of(found) == "TimestampType":  # a day has 24 hours in Flink, 23 to 25 in Spark
-            length = length_us(days[0], t.refuse, negative=True)
+            length = length_us(t, days[0], negative=True)
             if abs(length) < _DAY_US:
                 return t.binary(node, sign)
             return t.as_changed(node, f"timestamp_micros(unix_micros({t.sql(other)}) {sign} {length})")
-    if any(isinstance(part, exp.Interval) for part in (node.this, node.expression)):
+    if parts:
         return t.binary(node, sign)
     return product(t, node, sign)
-
-
-def _is_duration(t: Translator, node: exp.Expr) -> bool:
-    """Return whether a part is an interval of days, hours or less."""
-    if not isinstance(node, exp.Interval):
-        return False
-    return re.search(r"DAY|HOUR|MINUTE|SECOND", t.sql(node).upper()) is not None
 
 
 def type_in_function(t: Translator, node: exp.Identifier) -> DataType | None:

@@ -69,11 +69,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class RankKey:
-    """What identifies a row of a rank whose rows change.
-
-    Args:
-        parts: For each part of the key, the columns of the query's result that have it.
-    """
+    """What identifies a row of a rank whose rows change: for each part of the key, the result's columns that have it."""
 
     parts: Sequence[frozenset[str]]
 

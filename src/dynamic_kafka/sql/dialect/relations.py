@@ -21,7 +21,7 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     """Return a window table function: its rows with their window, or with the bounds of it if they are not grouped by it."""
     scope = t.scope
     assert scope is not None
-    data, window = table_window(call, t.sql, t.refuse)
+    data, window = table_window(t, call)
     keys: list[exp.Expr] = []
     if isinstance(data, exp.Anonymous):  # TABLE t PARTITION BY k
         data, *keys = data.expressions
@@ -33,7 +33,7 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
         window = replace(window, time=WINDOW, nested=True)
     source = t.sql(data)
     found = t.type_in(f"{WINDOW}.start" if nested else window.time, source)
-    window = aligned(call, window, t.zone, found, t.refuse)
+    window = aligned(t, call, window, found)
     grouped = any(
         isinstance(node, exp.Column) and node.name.lower() in BOUNDS and node.table in ("", alias) for node in scope.by
     )
@@ -71,14 +71,9 @@ def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
 
 
 def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
-    """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked by their bounds.
+    """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked `by` their bounds.
 
     Spark knows the event time of these rows only by the windows themselves.
-
-    Args:
-        t: The translator.
-        select: The SELECT.
-        by: What it is grouped by, or its rank is partitioned by.
 
     Returns:
         The columns with the bounds, in lower case, and which of them each is.
@@ -141,7 +136,7 @@ def joined(t: Translator, join: exp.Join) -> str:
     on = join.args.get("on")
     if on is not None and on != exp.true():
         raise t.refuse(join, "A join with UNNEST has the condition ON TRUE. Write the condition in WHERE")
-    return f" {'LEFT' if outer else 'CROSS'} JOIN {t.unnested(join.this)}{' ON TRUE' if outer else ''}"
+    return f" {'LEFT' if outer else 'CROSS'} JOIN {t.sql(join.this)}{' ON TRUE' if outer else ''}"
 
 
 def elements(t: Translator, node: exp.Unnest) -> str:

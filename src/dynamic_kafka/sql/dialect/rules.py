@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-    from sqlglot import exp
+from pyspark.sql.types import DataType
+from sqlglot import exp
 
+if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["Call", "Refused", "Rule", "literal_of"]
@@ -39,8 +39,6 @@ class Call:
 
     def sql(self, index: int) -> str:
         """Return an argument's text for Spark, in parentheses if an operator beside it could take a part of it."""
-        from sqlglot import exp
-
         argument = self.arguments[index]
         text: str = self.translator.sql(argument)
         if isinstance(argument, (exp.Binary, exp.Not, exp.Neg, exp.BitwiseNot, exp.Between, exp.In)) and not isinstance(
@@ -93,6 +91,4 @@ class Refused:
 
 def literal_of(node: exp.Expr) -> str | None:
     """Return the text of a string literal, None for anything else."""
-    from sqlglot import exp
-
     return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None

@@ -6,22 +6,20 @@ version before it. With the processing time, it is a lookup: the join with the t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
 from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of, read_as_utc
 from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
+from dynamic_kafka.sql.dialect.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql.types import DataType
-
-    from dynamic_kafka.sql.dialect.scope import Scope
     from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["Versioned", "Versions", "is_processing_column", "join_versions"]
@@ -64,13 +62,7 @@ class Versions(Protocol):
 
 
 def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | None) -> None:
-    """Write a temporal join of a SELECT, whose tables and joins before it are written.
-
-    Args:
-        t: The translator.
-        scope: The SELECT.
-        index: Which of its joins it is.
-        versions: What is known about tables; None if nothing is.
+    """Write a temporal join of a SELECT, given by its index. The tables and joins before it are written.
 
     Raises:
         SqlError: If it cannot be calculated.

@@ -5,47 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
 __all__ = ["REFUSED", "RULES", "SAME"]
 
 SAME = frozenset(
     (
-        *(
-            "UPPER",
-            "LOWER",
-            "CHAR_LENGTH",
-            "CHARACTER_LENGTH",
-            "CONCAT",
-            "CONCAT_WS",
-            "REVERSE",
-            "REPEAT",
-            "LEFT",
-            "RIGHT",
-        ),
-        *(
-            "MD5",
-            "SHA1",
-            "SHA2",
-            "BTRIM",
-            "STARTSWITH",
-            "ENDSWITH",
-            "INSTR",
-            "TRANSLATE",
-            "ELT",
-            "CHR",
-            "ENCODE",
-            "DECODE",
-        ),
-        *(
-            "REGEXP_COUNT",
-            "REGEXP_SUBSTR",
-            "REGEXP_INSTR",
-            "REGEXP_EXTRACT_ALL",
-            "PARSE_URL",
-            "URL_ENCODE",
-            "URL_DECODE",
-        ),
+        *("UPPER", "LOWER", "CHAR_LENGTH", "CHARACTER_LENGTH", "CONCAT", "CONCAT_WS", "REVERSE", "REPEAT", "LEFT"),
+        *("RIGHT", "MD5", "SHA1", "SHA2", "BTRIM", "STARTSWITH", "ENDSWITH", "INSTR", "TRANSLATE", "ELT", "CHR"),
+        *("ENCODE", "DECODE", "REGEXP_COUNT", "REGEXP_SUBSTR", "REGEXP_INSTR", "REGEXP_EXTRACT_ALL", "PARSE_URL"),
+        *("URL_ENCODE", "URL_DECODE"),
     )
 )
 """Functions that mean the same in Spark."""
@@ -56,8 +27,6 @@ _PARTS_OF_REGEX = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?<(?![=!])|\(\?|\(|\)|\|"
 
 
 def _trim(call: Call) -> str | None:
-    from sqlglot import exp
-
     if not isinstance(call.arguments[0], exp.Var):
         raise call.refuse("Write TRIM(BOTH characters FROM text), or BTRIM(text, characters)")
     kind = call.arguments[0].name.upper()

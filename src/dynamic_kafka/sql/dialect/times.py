@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from dynamic_kafka.sql.dialect.kinds import kind_of
 from dynamic_kafka.sql.dialect.rules import Call, Refused, Rule
 
@@ -15,18 +17,8 @@ __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
 SAME = frozenset(
     (
-        *(
-            "CURRENT_DATE",
-            "CURRENT_TIMESTAMP",
-            "LOCALTIMESTAMP",
-            "NOW",
-            "YEAR",
-            "QUARTER",
-            "MONTH",
-            "DAYOFYEAR",
-            "DAYOFMONTH",
-        ),
-        *("DAYOFWEEK", "HOUR", "MINUTE", "SECOND"),
+        *("CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "NOW", "YEAR", "QUARTER", "MONTH", "DAYOFYEAR"),
+        *("DAYOFMONTH", "DAYOFWEEK", "HOUR", "MINUTE", "SECOND"),
     )
 )
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -202,8 +194,6 @@ def _unix_timestamp(call: Call) -> str:
 
 def _seconds_as_text(call: Call) -> str | None:
     """Return a time as text without a fraction, which is not read, for the argument CAST(ts AS STRING)."""
-    from sqlglot import exp
-
     node = call.arguments[0]
     if len(call.arguments) > 1 or not isinstance(node, exp.Anonymous) or str(node.this).upper() != "CAST":
         return None
@@ -261,10 +251,6 @@ def _add(call: Call) -> str:
     return f"({value} + make_dt_interval(0, 0, 0, ({count}) * {seconds}))"
 
 
-def _proctime(_: Call) -> str:
-    return "current_timestamp()"
-
-
 RULES: Mapping[str, Rule] = {
     "EXTRACT": Rule(
         _extract, "Flink returns a whole number of seconds, Spark one with a fraction.", "`extract`, as BIGINT", (2,)
@@ -295,7 +281,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "TIMESTAMPADD": Rule(_add, "As TIMESTAMPDIFF.", "`ts + make_dt_interval(...)`", (3,)),
     "CURRENT_ROW_TIMESTAMP": Rule("current_timestamp()", "The time of the micro-batch."),
-    "PROCTIME": Rule(_proctime, "The time of the micro-batch.", "`current_timestamp()`", (0,)),
+    "PROCTIME": Rule(lambda _: "current_timestamp()", "The time of the micro-batch.", "`current_timestamp()`", (0,)),
     "CONVERT_TZ": Rule(
         "left(CAST(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)) AS STRING), 19)",
         "Spark does not have it.",

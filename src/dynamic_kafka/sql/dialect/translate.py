@@ -23,12 +23,7 @@ _SELECT = "SELECT "
 def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], versions: Versions | None = None) -> str:
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
-    Args:
-        query: The parsed query.
-        ask: Asks Spark for a type.
-        zone: The time zone of the session.
-        views: The names that Spark knows tables with options in a hint by, by the place of the table's name.
-        versions: What is known about the tables of temporal joins.
+    `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name.
 
     Returns:
         The text as written if nothing in it means something else in Spark.
@@ -58,14 +53,6 @@ def translate_stream(
 ) -> tuple[str, bool, RankKey | None]:
     """Return a query over a stream as Spark's SQL, whether it has ranks, and the key of its rows if ranked rows change.
 
-    Args:
-        query: The parsed query.
-        ask: As for `translate`.
-        streams: What is known about tables and views.
-        zone: As for `translate`.
-        views: As for `translate`.
-        versions: As for `translate`.
-
     Raises:
         SqlError: If Spark has no equal for a construct.
     """
@@ -77,12 +64,7 @@ def translate_stream(
 
 
 def translate_expression(text: str, ask: Ask, *, zone: str) -> str:
-    """Return an expression of Flink, such as a computed column's, as one of Spark.
-
-    Args:
-        text: The expression.
-        ask: Asks Spark for the type of an expression over the same columns.
-        zone: The time zone of the session.
+    """Return an expression of Flink, such as a computed column's, as one of Spark. `ask` knows types of the same columns.
 
     Raises:
         SqlError: If it cannot be parsed, or Spark has no equal for a part of it. Places count a SELECT before it.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from pyspark.sql.types import DataType, StringType
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.generators.spark import SparkGenerator
@@ -41,9 +42,6 @@ from dynamic_kafka.sql.dialect.scope import Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.dialect.windows import WINDOW
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
 __all__ = ["UNKNOWN_TYPE", "Ask", "Translator"]
 
 UNKNOWN_TYPE = (
@@ -71,13 +69,8 @@ class Translator(SparkGenerator):
         exp.Array: lambda self, e: self.as_changed(e, f"array({self.expressions(e, flat=True)})"),
         exp.Like: like,
         exp.SimilarTo: similar,
-        **{
-            kind: lambda self, e, sign=sign: comparison(self, e, sign)
-            for kind, sign in (
-                (exp.EQ, "="),
-                (exp.NEQ, "<>"),
-            )
-        },
+        exp.EQ: lambda self, e: comparison(self, e, "="),
+        exp.NEQ: lambda self, e: comparison(self, e, "<>"),
         exp.Add: lambda self, e: total(self, e, "+"),
         exp.Sub: lambda self, e: total(self, e, "-"),
         exp.Mul: lambda self, e: product(self, e, "*"),
@@ -87,7 +80,7 @@ class Translator(SparkGenerator):
         exp.Cast: typed_literal,
         exp.Filter: over,
         exp.Window: over,
-        exp.Unnest: lambda self, e: self.unnested(e),
+        exp.Unnest: elements,
         exp.AtTimeZone: lambda self, e: self.not_known(e, "AT TIME ZONE is not known: use CONVERT_TZ"),
     }
 
@@ -169,8 +162,6 @@ class Translator(SparkGenerator):
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.type_or_none(node.this)
         if isinstance(node, exp.Literal) and node.is_string:
-            from pyspark.sql.types import StringType
-
             return StringType()
         if isinstance(node, exp.Identifier):
             return type_in_function(self, node)
@@ -236,11 +227,7 @@ class Translator(SparkGenerator):
         """Return a SELECT. Its tables are written first: the types of everything else depend on them."""
         rank = rank_of(expression) if self.streams is not None else None
         if rank is not None and self.streams is not None:
-            relation = expression.args["from_"].this
-            self._texts[id(relation)] = (
-                relation,
-                self.as_changed(relation, ranked(self, expression, rank, self.streams)),
-            )
+            self.write_as(expression.args["from_"].this, ranked(self, expression, rank, self.streams))
         group = expression.args.get("group")
         with self.scoped(expression, group.expressions if group is not None else ()):
             return super().select_sql(expression)
@@ -258,7 +245,7 @@ class Translator(SparkGenerator):
                 if is_temporal(join):
                     join_versions(self, scope, index, self._versions)
                 else:
-                    scope.tables.append(self._joined(join.this))
+                    scope.tables.append(self.sql(join.this))
             show_limits(self, scope)
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
@@ -352,9 +339,6 @@ class Translator(SparkGenerator):
         """Return whether a table has options in a hint."""
         return table.this.meta.get("start", -1) in self._views
 
-    def _joined(self, node: exp.Expr) -> str:
-        return self.unnested(node) if isinstance(node, exp.Unnest) else self.sql(node)
-
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         """Return a join; UNNEST is a LATERAL join with the elements.
 
@@ -367,14 +351,6 @@ class Translator(SparkGenerator):
             expression.set("kind", "INNER")
             return self.as_changed(expression, super().join_sql(expression, join_op))
         return super().join_sql(expression, join_op)
-
-    def unnested(self, node: exp.Unnest) -> str:
-        """Return the elements of an array as a table, which is written once."""
-        known = self._texts.get(id(node))
-        if known is None:
-            known = node, elements(self, node)
-            self._texts[id(node)] = known
-        return known[1]
 
     def check_over(self, node: exp.Window) -> None:
         """Raise for an OVER of a stream that is not of a rank."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.kinds import kind_of
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = [
     "BEGIN",
@@ -49,7 +49,6 @@ BEGIN = "__begin"
 """The column with the start of a window of CUMULATE."""
 _STEPS = 300
 """The most steps of CUMULATE: Spark makes a row of each row for each of them."""
-Refuse = Callable[[exp.Expr, str], Exception]
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def bound(window: str, suffix: str) -> str:
     return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
 
 
-def table_window(call: exp.Anonymous, write: Callable[[exp.Expr], str], refuse: Refuse) -> tuple[exp.Expr, Window]:
+def table_window(t: Translator, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
     """Return the table and the window of a window table function."""
     kind = str(call.this)
     names = {
@@ -137,53 +136,45 @@ def table_window(call: exp.Anonymous, write: Callable[[exp.Expr], str], refuse: 
             given[name] = argument
     needed = [name for name in names if name != "OFFSET"]
     if len(call.expressions) > len(names) or any(name not in given for name in needed):
-        raise refuse(call, f"{kind} needs {', '.join(needed)}, in this order or by these names")
+        raise t.refuse(call, f"{kind} needs {', '.join(needed)}, in this order or by these names")
     column = given["TIMECOL"]
     if (
         not isinstance(column, exp.Anonymous)
         or str(column.this).upper() != "DESCRIPTOR"
         or len(column.expressions) != 1
     ):
-        raise refuse(column, f"The time column of {kind} is written DESCRIPTOR(column)")
-    size = length_us(given["SIZE" if kind != "SESSION" else "GAP"], refuse)
-    slide = (
-        length_us(given[{"HOP": "SLIDE", "CUMULATE": "STEP"}[kind]], refuse) if kind in ("HOP", "CUMULATE") else size
-    )
-    shift = length_us(given["OFFSET"], refuse, negative=True) if "OFFSET" in given else 0
-    return given["DATA"], Window(kind, write(column.expressions[0]), size, slide, shift)
+        raise t.refuse(column, f"The time column of {kind} is written DESCRIPTOR(column)")
+    size = length_us(t, given["SIZE" if kind != "SESSION" else "GAP"])
+    step = {"HOP": "SLIDE", "CUMULATE": "STEP"}.get(kind)
+    slide = size if step is None else length_us(t, given[step])
+    shift = length_us(t, given["OFFSET"], negative=True) if "OFFSET" in given else 0
+    return given["DATA"], Window(kind, t.sql(column.expressions[0]), size, slide, shift)
 
 
-def group_window(
-    call: exp.Anonymous, zone: str, found: DataType | None, write: Callable[[exp.Expr], str], refuse: Refuse
-) -> Window:
+def group_window(t: Translator, call: exp.Anonymous) -> Window:
     """Return the window of a function in GROUP BY, or of one that asks for its start or end."""
     kind, _ = GROUP_WINDOWS[str(call.this).upper()]
-    lengths = [length_us(length, refuse) for length in call.expressions[1:]]
+    lengths = [length_us(t, length) for length in call.expressions[1:]]
     if len(lengths) != (2 if kind == "HOP" else 1):
-        raise refuse(call, f"{kind} needs a time column and {'two intervals' if kind == 'HOP' else 'an interval'}")
-    return aligned(call, Window(kind, write(call.expressions[0]), lengths[-1], lengths[0]), zone, found, refuse)
+        raise t.refuse(call, f"{kind} needs a time column and {'two intervals' if kind == 'HOP' else 'an interval'}")
+    window = Window(kind, t.sql(call.expressions[0]), lengths[-1], lengths[0])
+    return aligned(t, call, window, t.type_or_none(call.expressions[0]))
 
 
-def aligned(call: exp.Expr, window: Window, zone: str, found: DataType | None, refuse: Refuse) -> Window:
+def aligned(t: Translator, call: exp.Expr, window: Window, found: DataType | None) -> Window:
     """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too.
 
-    Args:
-        call: The function.
-        window: Its window.
-        zone: The time zone of the session. A TIMESTAMP has none, and its windows are not shifted.
-        found: The type of the column with the time, None if it is not known.
-        refuse: What makes an error.
+    A TIMESTAMP has no time zone, and its windows are not shifted. `found` is the type of the time, None if it is not known.
     """
     size, slide = window.size_us, window.slide_us
-    if found is not None and kind_of(found) == "TimestampNTZType":
-        zone = "UTC"
+    zone = "UTC" if found is not None and kind_of(found) == "TimestampNTZType" else t.zone
     if size % slide and window.kind == "HOP":
-        raise refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
+        raise t.refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
     if window.kind == "CUMULATE":
         if size % slide:
-            raise refuse(call, "The size of CUMULATE has to be a multiple of its step, as in Flink")
+            raise t.refuse(call, "The size of CUMULATE has to be a multiple of its step, as in Flink")
         if size > _STEPS * slide:
-            raise refuse(
+            raise t.refuse(
                 call,
                 f"CUMULATE with more than {_STEPS} steps costs too much in Spark, where each row becomes one for each step. "
                 "Take longer steps, or aggregate over TUMBLE with the step as its size and add up the results",
@@ -191,13 +182,13 @@ def aligned(call: exp.Expr, window: Window, zone: str, found: DataType | None, r
         slide = size  # what all windows of a period begin with
     offset = 0 if window.kind == "SESSION" else _alignment_us(slide, zone)
     if offset is None:
-        raise refuse(
+        raise t.refuse(
             call,
             f"Windows of this size begin with the day or hour of the time zone {zone} in Flink, and its distance from UTC "
             "changes. Spark's windows do not follow it: SET 'table.local-time-zone' = 'UTC', or use shorter windows",
         )
     if offset and found is None:
-        raise refuse(call, "Whether the time of this window has a time zone is not known: CAST it to TIMESTAMP(3)")
+        raise t.refuse(call, "Whether the time of this window has a time zone is not known: CAST it to TIMESTAMP(3)")
     return replace(window, offset_us=(offset + window.offset_us) % slide)
 
 
@@ -226,7 +217,7 @@ def offsets_us(zone: str) -> frozenset[int]:
     )
 
 
-def length_us(interval: exp.Expr, refuse: Refuse, *, negative: bool = False) -> int:
+def length_us(t: Translator, interval: exp.Expr, *, negative: bool = False) -> int:
     """Return the length of an interval such as `INTERVAL '10' MINUTES`."""
     sign = 1
     if negative and isinstance(interval, exp.Neg):
@@ -240,4 +231,4 @@ def length_us(interval: exp.Expr, refuse: Refuse, *, negative: bool = False) -> 
             found = int(number[2]) * _MICROSECONDS[unit] + fraction
             if found or negative:
                 return sign * (-found if number[1] else found)
-    raise refuse(interval, "Expected an interval of seconds, minutes, hours or days, such as INTERVAL '10' MINUTES")
+    raise t.refuse(interval, "Expected an interval of seconds, minutes, hours or days, such as INTERVAL '10' MINUTES")

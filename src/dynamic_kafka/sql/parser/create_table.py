@@ -24,7 +24,7 @@ from dynamic_kafka.sql.parser.like import Like, read_like
 from dynamic_kafka.sql.parser.types import read_interval_units, read_type
 from dynamic_kafka.sql.types import interval_units
 
-__all__ = ["QUERY", "AsQuery", "read_create_table", "read_options"]
+__all__ = ["QUERY", "AsQuery", "read_create_table", "read_options", "read_query"]
 
 _CLOSING = {"(": ")", "[": "]"}
 _NOT_ENFORCED = "keys are not checked, so write PRIMARY KEY (...) NOT ENFORCED, as in Flink"
@@ -38,12 +38,7 @@ QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
 @dataclass(frozen=True)
 class AsQuery:
-    """What is behind AS in CREATE TABLE ... AS.
-
-    Args:
-        query: The query as written.
-        columns: The names of all columns of the query in the order of the table, if the statement lists them; or empty.
-    """
+    """What is behind AS in CREATE TABLE ... AS: a query, and the names of all its columns if the statement lists them."""
 
     query: str = field(repr=False)
     columns: tuple[str, ...]
@@ -83,22 +78,13 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
     partitioned_by = tuple(cursor.column_names()) if cursor.take("PARTITIONED", "BY") else ()
     options = read_options(cursor) if cursor.take("WITH") else {}
     _refuse_clauses(cursor)
-    query = _read_query(cursor, table) if cursor.take("AS") else None
+    query = _read_as(cursor, table) if cursor.take("AS") else None
     if query is None and table.without_type is not None:
         raise table.without_type
     like = read_like(cursor) if cursor.take("LIKE") else None
     cursor.expect_end()
-    definition = TableDefinition(
-        name,
-        tuple(table.columns),
-        tuple(table.primary_key or ()),
-        table.watermark,
-        options,
-        comment,
-        temporary,
-        if_not_exists,
-        partitioned_by,
-    )
+    parts = tuple(table.columns), tuple(table.primary_key or ()), table.watermark, options
+    definition = TableDefinition(name, *parts, comment, temporary, if_not_exists, partitioned_by)
     if like is None and query is None and not _has_columns_in_registry(definition):
         if not table.columns:
             raise cursor.error("A table needs at least one column", start)
@@ -109,18 +95,24 @@ def read_create_table(cursor: Cursor, *, temporary: bool) -> tuple[TableDefiniti
     return with_key_not_null(definition), like, query
 
 
-def _read_query(cursor: Cursor, table: _Table) -> AsQuery:
+def read_query(cursor: Cursor) -> str:
+    """Take a query up to the end of the statement, and return it as written; raise SqlError for anything else."""
     if not any(map(cursor.at, QUERY)):
         raise cursor.unexpected("a query, such as SELECT")
+    return cursor.take_rest()
+
+
+def _read_as(cursor: Cursor, table: _Table) -> AsQuery:
+    query = read_query(cursor)
     if table.without_type is not None and (table.columns or table.primary_key or table.watermark):
         raise table.without_type  # names alone say the order of all columns
-    return AsQuery(cursor.take_rest(), tuple(table.names))
+    return AsQuery(query, tuple(table.names))
 
 
 def _has_columns_in_registry(table: TableDefinition) -> bool:
     """Return whether a table without physical columns has a format whose schema registry knows them."""
     format_ = table.options.get("format", table.options.get("value.format", ""))
-    return format_.endswith("-confluent") and not any(isinstance(c, PhysicalColumn) for c in table.columns)
+    return format_.endswith("-confluent") and not table.physical
 
 
 def read_options(cursor: Cursor) -> dict[str, str]:

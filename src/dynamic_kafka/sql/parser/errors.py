@@ -33,14 +33,7 @@ _ALWAYS_SECRET = re.compile(
 
 
 def sql_error(source: str, offset: int, problem: str, *, unfinished: bool = False) -> SqlError:
-    """Return an error at a place in the text.
-
-    Args:
-        source: The whole text, with secrets.
-        offset: The place, as an index into it.
-        problem: The problem and what to do about it, without any secret.
-        unfinished: See `SqlError`.
-    """
+    """Return an error at a place in the text. The problem, and what to do about it, are without any secret."""
     start = source.rfind("\n", 0, offset) + 1
     end = source.find("\n", offset)
     line, caret = _without_secrets(source, start, len(source) if end < 0 else end, offset)

@@ -5,7 +5,7 @@ but in U&'...', and a double quote has no meaning. It opens a token all the same
 statement.
 
 No keyword is special to the lexer, and every sign is a token of its own: `PRIMARY KEY` may have a comment in the middle,
-`ARRAY<ROW<>>` closes two types. Nothing but the text is needed, so DDL works without the `sql` extra.
+`ARRAY<ROW<>>` closes two types.
 """
 
 from __future__ import annotations
@@ -144,12 +144,7 @@ def split(tokens: list[Token]) -> list[list[Token]]:
 
 
 class Cursor:
-    """The tokens of one statement, read from left to right.
-
-    Args:
-        source: The whole text.
-        tokens: Those of the statement; the last one is of kind `end`.
-    """
+    """The tokens of one statement, read from left to right; the last one is of kind `end`."""
 
     def __init__(self, source: str, tokens: list[Token]) -> None:
         self.source = source
@@ -206,11 +201,7 @@ class Cursor:
         return token
 
     def expect(self, *words: str, hint: str = "") -> None:
-        """Take these keywords or symbols.
-
-        Args:
-            words: In upper case.
-            hint: The advice for the error.
+        """Take these keywords (in upper case) or symbols. The hint is the advice for the error.
 
         Raises:
             SqlError: If the next tokens are different ones.

@@ -7,7 +7,7 @@ tables have is an error, unless the statement excludes or overwrites it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.definition import (
@@ -17,9 +17,8 @@ from dynamic_kafka.sql.definition import (
     Name,
     PhysicalColumn,
     TableDefinition,
-    fault,
+    completed,
     qualified,
-    with_key_not_null,
 )
 from dynamic_kafka.sql.parser.lexer import Cursor
 
@@ -34,12 +33,7 @@ _NOT_OVERWRITTEN = ("ALL", "CONSTRAINTS", "PARTITIONS", *_IGNORED)
 
 @dataclass(frozen=True)
 class Like:
-    """A LIKE clause.
-
-    Args:
-        table: The name of the other table.
-        strategies: INCLUDING, EXCLUDING or OVERWRITING for each of `_FEATURES`.
-    """
+    """A LIKE clause: the other table, and INCLUDING, EXCLUDING or OVERWRITING for each of `_FEATURES`."""
 
     table: Name
     strategies: Mapping[str, str]
@@ -75,12 +69,7 @@ def read_like(cursor: Cursor) -> Like:
 
 
 def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDefinition:
-    """Return the table with the parts that it takes over.
-
-    Args:
-        table: The parts that CREATE TABLE has itself.
-        like: The LIKE clause.
-        other: The table that `like` names.
+    """Return the table with the parts of another one that it takes over by LIKE.
 
     Raises:
         ConfigurationError: If both tables have a part that may not be overwritten, or if the result is not a valid table.
@@ -112,20 +101,14 @@ def merge(table: TableDefinition, like: Like, other: TableDefinition) -> TableDe
     watermark = None if like.strategies["WATERMARKS"] == "EXCLUDING" else other.watermark
     if watermark and table.watermark:
         _overwrite(table, like, "WATERMARKS", "a watermark")
-    result = with_key_not_null(
-        replace(
-            table,
-            columns=tuple(columns.values()),
-            primary_key=table.primary_key or primary_key,
-            watermark=table.watermark or watermark,
-            options=options,
-            partitioned_by=table.partitioned_by or partitioned_by,
-        )
+    return completed(
+        table,
+        columns=tuple(columns.values()),
+        primary_key=table.primary_key or primary_key,
+        watermark=table.watermark or watermark,
+        options=options,
+        partitioned_by=table.partitioned_by or partitioned_by,
     )
-    if found := fault(result):
-        *_, problem = found
-        raise ConfigurationError(f"Table {qualified(table.name)}: {problem}")
-    return result
 
 
 def _overwrite(table: TableDefinition, like: Like, feature: str, what: str) -> None:

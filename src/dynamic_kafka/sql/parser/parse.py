@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from dynamic_kafka.errors import nearest
-from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_options
+from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_options, read_query
 from dynamic_kafka.sql.parser.errors import line_number, sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
 from dynamic_kafka.sql.parser.statements import (
@@ -86,12 +86,14 @@ def _statement(cursor: Cursor, following: Iterator[Cursor]) -> Statement:
         case "CREATE":
             statement = _create(cursor, place)
         case "DROP":
-            statement = _drop(cursor, place)
+            cursor.take("TEMPORARY")
+            kind, if_exists = _kind(cursor), cursor.take("IF", "EXISTS")
+            statement = Drop(*place, kind, cursor.qualified_name(f"the {kind}'s name"), if_exists)
         case "SHOW":
             statement = _show(cursor, place)
         case "DESCRIBE" | "DESC":
-            extended = cursor.take("EXTENDED")
-            statement = Describe(*place, cursor.qualified_name("a table's name"), extended)
+            cursor.take("EXTENDED")
+            statement = Describe(*place, cursor.qualified_name("a table's name"))
         case "USE":
             catalog = cursor.take("CATALOG")
             statement = Use(
@@ -132,12 +134,6 @@ def _job(cursor: Cursor, following: Iterator[Cursor]) -> Query | InsertInto | St
     return None
 
 
-def _query(cursor: Cursor) -> str:
-    if not any(map(cursor.at, QUERY)):
-        raise cursor.unexpected("a query, such as SELECT")
-    return cursor.take_rest()
-
-
 def _create(cursor: Cursor, place: _Place) -> Statement:
     if cursor.take("DATABASE"):
         return _create_database(cursor, place)
@@ -150,7 +146,7 @@ def _create(cursor: Cursor, place: _Place) -> Statement:
     columns = tuple(cursor.column_names()) if cursor.at("(") else ()
     comment = cursor.string("the comment") if cursor.take("COMMENT") else None
     cursor.expect("AS")
-    return CreateView(*place, name, columns, _query(cursor), comment, temporary, if_not_exists)
+    return CreateView(*place, name, columns, read_query(cursor), comment, if_not_exists)
 
 
 def _create_database(cursor: Cursor, place: _Place) -> CreateDatabase:
@@ -169,13 +165,6 @@ def _kind(cursor: Cursor) -> Kind:
     if cursor.take("VIEW"):
         return "view"
     raise cursor.unexpected("TABLE or VIEW")
-
-
-def _drop(cursor: Cursor, place: _Place) -> Drop:
-    temporary = cursor.take("TEMPORARY")
-    kind = _kind(cursor)
-    if_exists = cursor.take("IF", "EXISTS")
-    return Drop(*place, kind, cursor.qualified_name(f"the {kind}'s name"), temporary, if_exists)
 
 
 def _show(cursor: Cursor, place: _Place) -> Show | ShowCreate:
@@ -227,18 +216,15 @@ def _bare_value(cursor: Cursor) -> str:
 
 def _explain(cursor: Cursor, following: Iterator[Cursor], start: Token) -> Explain:
     line = line_number(cursor.source, start.start)
-    details: list[str] = []
     if not cursor.take("PLAN", "FOR"):
-        while detail := cursor.take_one_of(*_DETAILS):
-            details.append(detail)
-            if not cursor.take(","):
-                break
+        while cursor.take_one_of(*_DETAILS) and cursor.take(","):
+            pass
     of_job = cursor.token.start
     job = _job(cursor, following)
     if job is None:
         raise cursor.unexpected("STATEMENT SET, INSERT INTO or a query")
     text = cursor.source[start.start : of_job] + job.text  # a statement set goes on after the first `;`
-    return Explain(text, line, job, tuple(details))
+    return Explain(text, line, job)
 
 
 def _insert(cursor: Cursor, place: _Place) -> InsertInto:
@@ -259,7 +245,7 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
         )
     is_query = any(cursor.at("(", word) for word in QUERY)
     columns = tuple(cursor.column_names()) if cursor.at("(") and not is_query else None
-    return InsertInto(*place, table, columns, _query(cursor), options)
+    return InsertInto(*place, table, columns, read_query(cursor), options)
 
 
 def _hint(cursor: Cursor) -> dict[str, str]:

@@ -73,7 +73,6 @@ class CreateView(Statement):
     columns: tuple[str, ...]
     query: str = field(repr=False)
     comment: str | None
-    temporary: bool
     if_not_exists: bool
 
 
@@ -99,7 +98,6 @@ class Drop(Statement):
 
     kind: Kind
     name: Name
-    temporary: bool
     if_exists: bool
 
 
@@ -125,7 +123,6 @@ class Describe(Statement):
     """DESCRIBE or DESC, of a table or a view."""
 
     name: Name
-    extended: bool
 
 
 @dataclass(frozen=True)
@@ -174,12 +171,6 @@ class Query(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """EXPLAIN.
-
-    Args:
-        statement: The statement to explain.
-        details: The requested details, such as `CHANGELOG_MODE`, in upper case.
-    """
+    """EXPLAIN, with the statement to explain; details such as `CHANGELOG_MODE` are accepted, and make no difference."""
 
     statement: Query | InsertInto | StatementSet
-    details: tuple[str, ...]

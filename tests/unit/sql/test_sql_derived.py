@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sql.create_as import definition_as
 from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition
+from dynamic_kafka.sql.derived import definition_as
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.types import FlinkType
