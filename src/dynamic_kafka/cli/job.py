@@ -25,14 +25,7 @@ Purpose = Literal["reading", "writing", "exactly-once"]
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster of a query.
-
-    Args:
-        cluster: Its name.
-        properties: The properties to reach it.
-        topics: The topics that the query names there.
-        pattern: The pattern of topics that it reads besides.
-    """
+    """A cluster of a query. It reads `topics`, and besides all that match `pattern`."""
 
     cluster: str
     properties: Mapping[str, str] = field(repr=False)
@@ -44,13 +37,9 @@ class Target:
 class Job:
     """What a query needs of its clusters.
 
-    Args:
-        targets: Its clusters.
-        purposes: What it does there; True if the user asks for it, False if it is only of interest.
-        group: The group that offsets are committed to; None if there is none.
-        prefix: The prefix of its transactional ids; "" if it is not known.
-        log_topic: The topic of its commit log; "" if it is not known.
-        unknown_streams: The streams that the metadata service does not know.
+    It asks for a purpose if that is True, and otherwise the purpose is only of interest. `group` is None if no offsets are
+    committed. The prefix of transactional ids and the commit log's topic are "" if they are not known. `unknown_streams` are
+    those that the metadata service does not know.
     """
 
     targets: tuple[Target, ...] = ()

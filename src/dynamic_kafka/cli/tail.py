@@ -56,12 +56,7 @@ each message is one object in a line.
 
 
 class _Start(NamedTuple):
-    """Where to begin.
-
-    Args:
-        kind: `earliest`, `latest`, `offset`, `last` (this number of messages before the end) or `time`.
-        number: The offset, the number, or the milliseconds since 1970.
-    """
+    """Where to begin: `last` is a number of messages before the end, and a `time` is in milliseconds since 1970."""
 
     kind: str
     number: int = 0

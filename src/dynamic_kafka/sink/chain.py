@@ -85,10 +85,8 @@ class State:
 class Record:
     """A record of the commit log.
 
-    Args:
-        name: Random; a repeated append has the same one.
-        follows: The offset of the record it follows; -1 for the first one.
-        state: The state from here on, if the record counts.
+    The name is random, and a repeated append has the same one. `follows` is the offset of the record it follows, -1 for the
+    first one. The state is that from here on, if the record counts.
     """
 
     name: str

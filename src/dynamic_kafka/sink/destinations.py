@@ -20,10 +20,8 @@ _log = logging.getLogger(__name__)
 class Clusters:
     """The clusters that the metadata names for a stream.
 
-    Args:
-        destinations: Those that the rows of the next batch may go to, by name.
-        others: The properties of the rest, by name: earlier batches may have gone there, and the commit log may be there.
-            Only for exactly-once.
+    `destinations` are those that the rows of the next batch may go to, by name. `others`, only for exactly-once, are the
+    properties of the rest, by name: earlier batches may have gone there, and the commit log may be there.
     """
 
     destinations: Mapping[str, Destination]

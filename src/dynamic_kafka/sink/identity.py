@@ -45,11 +45,8 @@ class Identity:
 class Published(NamedTuple):
     """What the commit log remembers of the last published batch of an identity.
 
-    Args:
-        batch: Its number.
-        rows: The number of its rows; None if the log does not contain it.
-        run: The run of the streaming query that published it; None if the log does not contain it. See `protocol.Batch`.
-        accepted: True if `sink.accept-gaps` was used for it.
+    `rows` and `run` (of the streaming query that published it, see `protocol.Batch`) are None if the log does not contain
+    them. `accepted` is True if `sink.accept-gaps` was used for it.
     """
 
     batch: int
@@ -61,10 +58,8 @@ class Published(NamedTuple):
 class Place(NamedTuple):
     """The place of a batch among those of its identity.
 
-    Args:
-        kind: `next` if it has to be published, `repeated` if it is published already.
-        accepted: True if it is published because of `sink.accept-gaps`.
-        warning: The text for the log, if the user should know.
+    `next` has to be published, and `repeated` is published already. With `accepted` it is published because of
+    `sink.accept-gaps`. The warning is for the log, if the user should know.
     """
 
     kind: Literal["next", "repeated"]

@@ -36,12 +36,9 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """The answer of a cluster about a topic.
+    """The answer of a cluster about a topic, with Kafka's own cluster.id.
 
-    Args:
-        kafka_id: Kafka's own cluster.id.
-        chain: The chain in the topic; None if the topic does not exist.
-        pointer: The last pointer in the topic, with its offset.
+    `chain` is None if the topic does not exist. `pointer` is the last one in the topic, with its offset.
     """
 
     kafka_id: str
@@ -66,12 +63,8 @@ class Seen:
 class Choice:
     """Where the log is.
 
-    Args:
-        spot: Its topic and cluster.
-        places: What its records have to say from now on; see `State.places`.
-        create: True if it is to be made.
-        source: Where it still is, if it is to be moved.
-        unaware: The spots that lack a pointer to it.
+    `places` are what its records have to say from now on; see `State.places`. It is made there with `create`, or moved from
+    the `source`. The `unaware` spots lack a pointer to it.
     """
 
     spot: Spot

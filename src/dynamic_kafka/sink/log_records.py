@@ -29,9 +29,7 @@ class UnreadableRecordError(ValueError):
 class Pointer:
     """A record that says on which other cluster the log is. It is no part of a chain.
 
-    Args:
-        place: The log's place, as in `State.places`.
-        cluster: The name that the metadata gave the log's cluster then, for people.
+    `place` is as in `State.places`. `cluster` is the name that the metadata gave the log's cluster then, for people.
     """
 
     place: str

@@ -33,11 +33,8 @@ _Properties = Mapping[str, Mapping[str, str]]
 class FoundLog:
     """The commit log of a prefix.
 
-    Args:
-        log: Where it is.
-        source: Where it is still, if it is to be moved.
-        unaware: The topics on other clusters that need a pointer to the log.
-        begun: True if it has records.
+    `source` is where it is still, if it is to be moved. The `unaware` topics on other clusters need a pointer to the log.
+    `begun` is True if it has records.
     """
 
     log: LogPlace

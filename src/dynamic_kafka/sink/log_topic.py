@@ -44,10 +44,8 @@ T = TypeVar("T")
 class Problem(NamedTuple):
     """A setting that does not suit a commit log.
 
-    Attributes:
-        severe: True if Kafka could delete decisions; otherwise decisions may be lost with a broker.
-        what: What is wrong, as it reads after the name of the topic.
-        remedy: What to do.
+    With a severe one Kafka could delete decisions; otherwise decisions may be lost with a broker. `what` reads as it stands
+    after the name of the topic.
     """
 
     severe: bool

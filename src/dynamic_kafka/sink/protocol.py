@@ -87,13 +87,7 @@ class Outcome(StrEnum):
 
 
 class ObservedTransaction(NamedTuple):
-    """A transaction as its coordinator describes it now.
-
-    Args:
-        outcome: Its outcome.
-        left_ms: For an open one, the time until the broker aborts it.
-        timeout_ms: Its time-out.
-    """
+    """A transaction as its coordinator describes it now. `left_ms` is the time until the broker aborts an open one."""
 
     outcome: Outcome
     left_ms: int = 0
@@ -175,12 +169,9 @@ class TransactionPolicy:
 class Batch:
     """A batch after its tasks.
 
-    Args:
-        identity: Its identity.
-        rows: The number of its rows, whether they were written or only counted.
-        transactions: The transactions that its tasks have prepared.
-        clusters: Facts to recognize their clusters by; see `State`.
-        run: The run of a streaming query whose `foreachBatch` writes it, and the batch of that query; "" if there is none.
+    `rows` is their number, whether they were written or only counted. `transactions` are those that its tasks have prepared,
+    and `clusters` facts to recognize their clusters by; see `State`. `run` is the run of a streaming query whose
+    `foreachBatch` writes it, and the batch of that query; "" if there is none.
     """
 
     identity: Identity
@@ -192,15 +183,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Claim:
-    """A generation that this driver has claimed.
+    """A generation that this driver has claimed of a chain, given by its name.
 
-    Args:
-        chain: The chain's name.
-        generation: The generation.
-        applied: True if the batch is already published, so that its rows need only be counted; False if its identity was not
-            given.
-        claimed_at_ms: When it was claimed, by a clock of the driver's machine that nobody sets (`committer.uptime_ms`). No
-            transaction of the batch is older.
+    `applied` is True if the batch is already published, so that its rows need only be counted; False if its identity was not
+    given. `claimed_at_ms` is by a clock of the driver's machine that nobody sets (`committer.uptime_ms`). No transaction of
+    the batch is older.
     """
 
     chain: str

@@ -29,13 +29,9 @@ class Refusal(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A record that was not acknowledged.
+    """A record that was not acknowledged, and the reason.
 
-    Attributes:
-        topic: The topic.
-        partition: The partition; -1 if it is not known.
-        key_bytes: The size of the key; None if it has none.
-        error: The reason.
+    The partition is -1 if it is not known, and the size of the key is None if it has none.
     """
 
     topic: str

@@ -52,11 +52,9 @@ class TaskReport:
 class PublishReport:
     """The metrics of one exactly-once batch's commit.
 
-    Args:
-        repeated: True if the batch was published before; then its new transactions were aborted.
-        transactions: The number of transactions.
-        decide_ms: From the beginning until the decision counts, or the transactions are dropped.
-        finish_ms: From then on until all of them are committed and the log says so.
+    It is `repeated` if the batch was published before; then its new transactions were aborted. `decide_ms` is the time from
+    the beginning until the decision counts, or the transactions are dropped, and `finish_ms` from then on until all of them
+    are committed and the log says so.
     """
 
     repeated: bool

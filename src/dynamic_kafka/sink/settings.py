@@ -149,10 +149,8 @@ class SinkSettings:
 class Destination:
     """A cluster that rows of one batch may go to.
 
-    Args:
-        properties: The properties to reach it; see `kafka`.
-        topic: The topic of rows that name none; None if each row must name one.
-        topics: The topics that rows may name; empty if any topic is allowed.
+    `topic` is that of rows that name none; None if each row must name one. `topics` are those that rows may name; empty if
+    any is allowed.
     """
 
     properties: Mapping[str, str] = field(repr=False)

@@ -31,10 +31,8 @@ _MOST_TALLIES = 8
 class TaskObservation:
     """What a task says of itself, besides its report; it travels in its message.
 
-    Args:
-        query_id: Spark's id of the query; "" if there is none.
-        name: Spark's name of the query; "" if there is none.
-        clients: By cluster: librdkafka's numbers, of totals what they have grown by since the worker's last task.
+    Id and name of the query are Spark's, and "" if there is none. `clients` are librdkafka's numbers by cluster, of totals
+    what they have grown by since the worker's last task.
     """
 
     query_id: str

@@ -71,12 +71,8 @@ def belongs_to(prefix: str, name: str) -> bool:
 class TransactionalId:
     """A transactional id that this process holds.
 
-    Args:
-        name: The id.
-        file: The descriptor of the locked file.
-        state: `free`, `starting` while InitProducerId is not answered, then `ready`, and `used` once a transaction began.
-        chain: The chain of claims of the task that used it last.
-        generation: The generation of that task.
+    `file` is the descriptor of the locked file. The state is `free`, `starting` while InitProducerId is not answered, then
+    `ready`, and `used` once a transaction began. Chain of claims and generation are those of the task that used it last.
     """
 
     name: str

@@ -46,12 +46,8 @@ _numbers = count(1)
 class Written:
     """The records that a task has handed over, and their first error.
 
-    Attributes:
-        report: The metrics.
-        used: The producers used, by cluster.
-        task: A number of the task, in this process.
-        error: The first delivery error.
-        errors: The number of records that were not acknowledged.
+    `used` are the producers by cluster, and `task` is a number of the task in this process. `errors` counts the records that
+    were not acknowledged.
     """
 
     report: TaskReport = field(default_factory=TaskReport)

@@ -46,12 +46,8 @@ class PhysicalColumn:
 class MetadataColumn:
     """A column with metadata of the connector or of the format.
 
-    Args:
-        name: The column.
-        type: The type that the metadata is cast to.
-        key: The metadata's own name, such as `timestamp` or `value.source.table`; without FROM, the column's name.
-        virtual: True if the column is only read, and is not a column of an INSERT.
-        comment: Its description.
+    `type` is the one that the metadata is cast to. `key` is the metadata's own name, such as `timestamp` or
+    `value.source.table`; without FROM, the column's name. A virtual column is only read, and is not a column of an INSERT.
     """
 
     name: str
@@ -77,10 +73,8 @@ Column = PhysicalColumn | MetadataColumn | ComputedColumn
 class Watermark:
     """The lateness allowed for rows.
 
-    Args:
-        column: The column with the time of the event.
-        expression: The watermark as the user wrote it.
-        delay: The delay as an argument of Spark's `withWatermark`, such as `5 SECOND` or `1 DAY 2 HOUR`.
+    `expression` is as the user wrote it. The delay is an argument of Spark's `withWatermark`, such as `5 SECOND` or
+    `1 DAY 2 HOUR`.
     """
 
     column: str

@@ -59,12 +59,8 @@ def _itself(column: Column) -> Column:
 class MetadataKey:
     """A metadata key of the connectors.
 
-    Args:
-        type: Its type in Spark.
-        column: The source's column that it comes from.
-        read: The function from that column to the value.
-        write: The function from the value to the sink's column named `column`; None if it can only be read.
-        option: The source's option that adds the column, if there is one.
+    `read` is the function from the source's `column` to the value. `write` is that from the value to the sink's column of
+    this name; None if it can only be read. `option` is the source's option that adds the column, if there is one.
     """
 
     type: DataType

@@ -133,12 +133,8 @@ _NOT_FOR: Mapping[str, tuple[set[str], str]] = {
 class TableOptions:
     """A table's options by their consumer.
 
-    Args:
-        sql: Those of `SQL_OPTIONS`, parsed, by key.
-        source: The source's, as texts.
-        sink: The sink's, as texts.
-        dead_letter: Properties of the cluster for dead letters, besides the table's own.
-        rest: All others, as texts; they can only be a format's.
+    `sql` are those of `SQL_OPTIONS`, parsed, by key. All others are texts: the source's, the sink's, the properties of the
+    cluster for dead letters besides the table's own, and the rest, which can only be a format's.
     """
 
     sql: Mapping[str, Any]

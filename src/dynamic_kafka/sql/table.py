@@ -52,13 +52,8 @@ _GROUP = "properties.group.id"
 class Encoding:
     """The columns and the format of the key or the value of messages.
 
-    Args:
-        name: `key` or `value`.
-        prefix: The beginning of the names of the format's options.
-        format: Its format.
-        options: The format's options.
-        columns: The table's columns, in order.
-        schema: The same columns as the format's fields, with names without a prefix.
+    `name` is `key` or `value`, and `prefix` is the beginning of the names of the format's options. `columns` are the
+    table's, in order. `schema` has the same ones as the format's fields, with names without a prefix.
     """
 
     name: str

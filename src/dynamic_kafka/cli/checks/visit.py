@@ -44,11 +44,9 @@ class NotAnsweredError(Exception):
 class TopicState:
     """A topic as a cluster describes it.
 
-    Args:
-        partitions: The number of partitions; 0 if it does not exist, or may not be seen.
-        leaderless: The number of partitions without a leader.
-        rights: What this user may do with it, in Kafka's words (`Read`); None if the cluster does not say.
-        hidden: True if this user may not see it.
+    It has 0 partitions if it does not exist, or if this user may not see it, which is `hidden`. `leaderless` is the number
+    of those without a leader. `rights` are what this user may do, in Kafka's words (`Read`); None if the cluster does not
+    say.
     """
 
     partitions: int = 0

@@ -26,14 +26,9 @@ _SHARE = 0.7
 class PartitionLag:
     """A partition at one time.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
-        partition: The partition.
-        position: The next offset to read; None if it is not known.
-        end: The end of the log, or the stopping offset if that comes first; None if it is not known.
-        reason: Why the lag is not known; "" if it is known.
-        seconds: The age of the next record to read; 0 if there is none, None if it is not known.
+    `position` is the next offset to read, and `end` is the end of the log, or the stopping offset if that comes first.
+    `seconds` is the age of the next record, 0 if there is none. What is not known is None; `reason` says why the lag is not
+    known, and is "" if it is.
     """
 
     cluster: str
@@ -54,12 +49,8 @@ class PartitionLag:
 class Look:
     """All partitions at one time.
 
-    Args:
-        time_ms: The time.
-        partitions: The partitions.
-        silent: The clusters of which nothing is known now, with the reason.
-        notes: What else was seen, such as the last batch.
-        past: The lag of clusters at earlier times, oldest first, if somebody has kept it.
+    Nothing is known now of the `silent` clusters, for the reasons there. `notes` are what else was seen, such as the last
+    batch. `past` is the lag of clusters at earlier times, oldest first, if somebody has kept it.
     """
 
     time_ms: int
@@ -216,12 +207,11 @@ def _earlier(looks: Sequence[Look], by: By) -> dict[Key, list[tuple[int, int]]]:
 def trend_of(samples: Sequence[tuple[int, int]]) -> tuple[float | None, tuple[int, int] | None]:
     """Return how a lag changes in each second, or between which numbers it swings; None for what is not known.
 
+    The samples are times in milliseconds and lags, oldest first.
+
     The lag of a query in micro-batches is a saw: it grows until a batch ends. From two or three samples, the change is that
     from the first to the last one. From more, it is that of the straight line with the least squares, if the line changes
     by more than the samples are apart from it. Otherwise the lag swings.
-
-    Args:
-        samples: Times in milliseconds and lags, oldest first.
     """
     (first_ms, first), (last_ms, last) = samples[0], samples[-1]
     if last_ms <= first_ms:

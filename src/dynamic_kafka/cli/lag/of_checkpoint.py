@@ -40,13 +40,10 @@ _ONE_RECORD = {
 class CheckpointLag:
     """Looks at a checkpoint and its clusters again and again. Clients are kept in between. For one thread.
 
-    Args:
-        location: The checkpoint.
-        source: The name of the source in it; None for the only one.
-        targets: The clusters as the query's options describe them today; empty to take what the checkpoint has.
-        extra: Properties for each cluster that the checkpoint does not have, such as passwords.
-        timeout_s: The longest time of one question to a cluster.
-        ages_of: For how many partitions of a cluster the age of the next record is asked; None for all.
+    `source` is its name in the checkpoint; None for the only one. `targets` are the clusters as the query's options describe
+    them today; empty to take what the checkpoint has. `extra` are properties for each cluster that the checkpoint does not
+    have, such as passwords. `timeout_s` is the longest time of one question to a cluster. The age of the next record is
+    asked for `ages_of` partitions of a cluster; None for all.
     """
 
     def __init__(

@@ -97,16 +97,9 @@ def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
 class _Plan(NamedTuple):
     """What a command would change.
 
-    Args:
-        checkpoint: The checkpoint.
-        source: The source's name in it.
-        edited: Its last batch with the new document.
-        now: The positions before.
-        found: The partitions that change.
-        rewrites: True if it changes what an unfinished batch reads.
-        postponed: The offsets that `postpone` leaves to a later batch, by partition.
-        refusals: What speaks against it.
-        notes: What else the user should know.
+    `edited` is the last batch with the new document, `now` are the positions before, and `found` are the partitions that
+    change. `rewrites` is True if it changes what an unfinished batch reads. `postponed` are the offsets that `postpone`
+    leaves to a later batch, by partition. `refusals` speak against it, and `notes` are what else the user should know.
     """
 
     checkpoint: Checkpoint

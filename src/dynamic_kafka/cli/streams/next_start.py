@@ -49,13 +49,9 @@ class TopicChange(NamedTuple):
 
 
 class NextStart(NamedTuple):
-    """The answer.
+    """The answer: what happens to each topic, the worst first, and what the source would log.
 
-    Args:
-        changes: What happens to each topic, the worst first.
-        events: What the source would log.
-        error: The error with which the start would end; None if it would not.
-        unreachable: The clusters that do not answer, with the reason.
+    `error` is the one with which the start would end; None if it would not. Clusters that do not answer have the reason.
     """
 
     changes: list[TopicChange]

@@ -44,10 +44,8 @@ class Verdict(StrEnum):
 class CommitLogView:
     """A commit log, for comparison with the transactions of one cluster.
 
-    Args:
-        topic: The topic.
-        chain: Its head; None if the topic does not exist.
-        cluster: The name of this cluster in the decision; None if it is not clear.
+    `chain` is its head, and None if the topic does not exist. `cluster` is this cluster's name in the decision, and None if
+    it is not clear.
     """
 
     topic: str
@@ -105,9 +103,7 @@ class TransactionView:
 class Result:
     """The result of `commit` or `abort` for one transaction.
 
-    Args:
-        kind: `end`: it is or will be ended; `none`: there is nothing to do; `refused`: it cannot or must not be ended.
-        text: The result in words.
+    `end`: it is or will be ended; `none`: there is nothing to do; `refused`: it cannot or must not be ended.
     """
 
     kind: Literal["end", "none", "refused"]

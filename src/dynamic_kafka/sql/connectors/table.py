@@ -69,12 +69,8 @@ class Connector:
 class OtherTable:
     """A table that is not on Kafka, with its options checked.
 
-    Args:
-        definition: The definition by the user.
-        kind: Its connector.
-        options: Its parsed options, by key.
-        rest: The options that cannot be listed one by one, as texts.
-        key_columns: The columns that identify a row, if rows with the same key replace each other.
+    `options` are parsed, by key, and `rest` are those that cannot be listed one by one, as texts. `key_columns` identify a
+    row, if rows with the same key replace each other.
     """
 
     definition: TableDefinition

@@ -44,14 +44,10 @@ _MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
 
 @dataclass(frozen=True)
 class Rank:
-    """A SELECT of the first rows of each key.
+    """A SELECT of the first rows of each key, as many as `number`.
 
-    Args:
-        inner: The SELECT with ROW_NUMBER.
-        window: Its OVER.
-        name: The column with the number.
-        number: How many rows of each key are taken.
-        rest: The other conditions on them.
+    `inner` is the SELECT with ROW_NUMBER, `window` its OVER, and `name` the column with the number. `rest` are the other
+    conditions on them.
     """
 
     inner: exp.Select

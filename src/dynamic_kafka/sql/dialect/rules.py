@@ -19,11 +19,8 @@ __all__ = ["Call", "Refused", "Rule", "literal_of"]
 class Call:
     """A call of a function in a query.
 
-    Args:
-        translator: What writes the query, and knows the types of its parts.
-        node: The call.
-        name: Its name, in upper case.
-        over: What follows an aggregation: its FILTER and OVER, as text for Spark; empty otherwise.
+    `translator` writes the query, and knows the types of its parts. The name is in upper case. `over` is what follows an
+    aggregation: its FILTER and OVER, as text for Spark; empty otherwise.
     """
 
     translator: Translator

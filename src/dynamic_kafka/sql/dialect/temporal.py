@@ -29,12 +29,9 @@ __all__ = ["Versioned", "Versions", "is_processing_column", "join_versions"]
 class Versioned:
     """A table with all versions of its rows.
 
-    Args:
-        rows: The name that Spark knows them by. They have `row_kind` and `arrival.ARRIVAL`, too.
-        columns: Its columns.
-        key: The PRIMARY KEY.
-        time: The column with the time from which on a version is valid.
-        dated: Whether a deletion has a time of its own there, and not the time of the row that is deleted.
+    Spark knows them by the name `rows`. They have `row_kind` and `arrival.ARRIVAL`, too. `time` is the column with the time
+    from which on a version is valid. They are `dated` if a deletion has a time of its own there, and not the time of the row
+    that is deleted.
     """
 
     rows: str

@@ -60,11 +60,9 @@ _NOT_UNDERSTOOD = "This character is not understood here. Put a name with specia
 class Token:
     """A word, a string and so on.
 
-    Args:
-        kind: `name` is a name in backticks or double quotes, `hint` the inside of a comment that starts with a plus sign.
-        text: The word as written; for strings, names and hints the inside, without doubled quotes.
-        start: Its start, as an index into the source.
-        end: The index after its last character.
+    `name` is a name in backticks or double quotes, and `hint` the inside of a comment that starts with a plus sign. Of them
+    and of strings, `text` is the inside, without doubled quotes; else it is the word as written. `start` and `end` are
+    indices into the source, and `end` is after the last character.
     """
 
     kind: Kind

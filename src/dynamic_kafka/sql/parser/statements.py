@@ -38,9 +38,8 @@ Kind = Literal["table", "view"]
 class Statement:
     """One statement.
 
-    Args:
-        text: The statement as written, without the `;`. `repr` leaves it out because it may hold secrets.
-        line: Its first line in the script, counted from 1.
+    `text` is as written, without the `;`; `repr` leaves it out because it may hold secrets. `line` is its first one in the
+    script, counted from 1.
     """
 
     text: str = field(repr=False)
@@ -129,11 +128,8 @@ class Describe(Statement):
 class InsertInto(Statement):
     """INSERT INTO table SELECT.
 
-    Args:
-        table: The name of the table.
-        columns: The columns that the query has values for, in its order; None for all.
-        query: The query as written.
-        options: Options of the table for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` after its name.
+    `columns` are those that the query has values for, in its order; None for all. `query` is as written. `options` are the
+    table's for this statement only, from a hint `/*+ OPTIONS('key' = 'value') */` after its name.
     """
 
     table: Name
