@@ -41,7 +41,7 @@ class Balance:
 
 @dataclass
 class Ledger:
-    """Rows from their writing to their publication.
+    """Rows from their writing to their publication. Threads write them, so each question asks a copy.
 
     Attributes:
         pending: Rows that were written and are not published yet.
@@ -70,13 +70,17 @@ class Ledger:
 
     def destroy(self, concerns: Callable[[Place], bool]) -> int:
         """A fault destroys the rows at some places; returns how many of them are not published yet."""
-        found = {number for number, place in self.pending.items() if concerns(place)}
+        found = {number for number, place in list(self.pending.items()) if concerns(place)}
         self.destroyed |= found
         return len(found)
 
+    def goes_on(self, mark: int) -> bool:
+        """Whether a row with this number or a later one is published."""
+        return any(number >= mark for number in list(self.published))
+
     def missing(self, before: int) -> list[int]:
         """The rows with lower numbers than `before` that have yet to come."""
-        return [number for number in self.pending if number < before and number not in self.destroyed]
+        return [number for number in list(self.pending) if number < before and number not in self.destroyed]
 
     def balance(self, before: int) -> Balance:
         """What does not add up for rows with lower numbers than `before`; it is told once."""

@@ -347,7 +347,7 @@ class World:
             if failure := self.query.failure():
                 self.say(f"the first start failed: {first_line(failure)}")
                 self.start()
-            return any(number >= mark for number in self.ledger.published)
+            return self.ledger.goes_on(mark)
 
         wait_until(come, _SETTLE_S, "the first rows")
 

@@ -101,7 +101,9 @@ def _run(args: argparse.Namespace) -> int:
             traceback.print_exc()
         known = isinstance(error, DynamicKafkaError)
         text = str(error) if isinstance(error, SqlError) else str(error).partition("\n")[0]
-        if not known:
+        if isinstance(error, ModuleNotFoundError) and error.name == "pyspark":
+            text = "this command needs PySpark, which is not installed here: pip install 'pyspark-dynamic-kafka[spark]'"
+        elif not known:
             text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
         code = USAGE if isinstance(error, ConfigurationError) else FAILED
         if getattr(args, "output", "") == "json":

@@ -168,7 +168,7 @@ def _compare(world: World, before: dict[str, str]) -> None:
     except TimeoutError:
         world.say("  it waits, or rows are missing")
     words = {place: word for place, word in world.query.promised().items() if before.get(place) != word}
-    goes_on = any(number >= mark for number in world.ledger.published)
+    goes_on = world.ledger.goes_on(mark)
     balance = world.balance(mark)
     world.say(f"  promised {words}; {len(balance.lost)} rows missing, {len(balance.twice)} twice")
     if not words:

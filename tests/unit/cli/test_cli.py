@@ -620,7 +620,7 @@ def test_secrets_in_mistyped_arguments_are_not_repeated(cluster: Cluster, run: R
 
 
 def test_errors_are_one_line(cluster: Cluster, run: Run) -> None:
-    """Known ones as they are, unknown ones with their kind; a traceback only with --debug."""
+    """Known ones as they are, unknown ones with their kind, a missing PySpark with what to install."""
     cluster.error = ClusterUnavailableError("Cluster 'kafka' does not answer; bring it back\nmore", cluster_id="kafka")
     code, _, err = run("list", *ORDERS)
     assert (code, err) == (1, "dynamic-kafka: error: Cluster 'kafka' does not answer; bring it back\n")
@@ -629,7 +629,10 @@ def test_errors_are_one_line(cluster: Cluster, run: Run) -> None:
     assert code == 1
     assert err.startswith("dynamic-kafka: error: unexpected KeyError: 'x'; --debug shows where")
     assert err.count("\n") == 1
-    assert cluster.closed == 2
+    cluster.error = ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+    code, _, err = run("list", *ORDERS)
+    assert (code, err.rstrip().partition(": pip")[2]) == (1, " install 'pyspark-dynamic-kafka[spark]'")
+    assert cluster.closed == 3
 
 
 def test_debug_shows_the_traceback() -> None:
