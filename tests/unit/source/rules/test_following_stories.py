@@ -6,11 +6,11 @@ following_stories.txt has the stories, in the words of `play` and `state`. What 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.stories import read_stories
 from tests.unit.source.rules.test_following_rules import DAY_MS, TP, Query, view
 
 from dynamic_kafka.errors import CheckpointError, DataLossError
@@ -168,21 +168,11 @@ def state(query: Query) -> str:
     return "; ".join(found) + " done" * bool(query.document.done)
 
 
-def stories() -> Iterator[tuple[str, str, list[str]]]:
-    """The stories of following_stories.txt: what it is about, the story with its end, and what is said last."""
-    text = Path(__file__).with_name("following_stories.txt").read_text()
-    unwrapped = re.sub(r"\n {8}|(?<=\S)\n  (?=\S)", " ", re.sub(r"(?m)^#.*\n", "", text))
-    for about, lines in re.findall(r"(?m)^(\S.*):\n((?: {4}.*\n)+)", unwrapped):
-        story, *said = lines.replace("    ", "").splitlines()
-        for name, beginning in BEGINNINGS.items():
-            story = story.replace(f"after {name} |", f"{beginning} |")
-        yield about, story, said
-
-
-@pytest.mark.parametrize(("story", "said"), [pytest.param(*more, id=about) for about, *more in stories()])
-def test_a_query_follows_the_metadata_as_its_story_says(story: str, said: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("steps", "end", "said"), read_stories(Path(__file__).with_name("following_stories.txt"), BEGINNINGS)
+)
+def test_a_query_follows_the_metadata_as_its_story_says(steps: str, end: str, said: list[str]) -> None:
     """It ends in the state that the story says, or with an error, and all that it says last is expected."""
-    steps, end = re.split(r" =>(?: |$)", story)
     if " of " in end:
         with pytest.raises((CheckpointError, DataLossError)) as caught:
             play(steps)
@@ -190,9 +180,3 @@ def test_a_query_follows_the_metadata_as_its_story_says(story: str, said: list[s
         return
     query = play(steps)
     assert (state(query), query.said) == (end, said)
-
-
-def test_all_stories_are_read() -> None:
-    """No line of the file is left out."""
-    text = Path(__file__).with_name("following_stories.txt").read_text()
-    assert len(list(stories())) == text.count(" =>") > 100
