@@ -268,7 +268,7 @@ def commit(
     decided, forgotten = _decided(head, batch, accepted=found.accepted)
     if forgotten:
         yield Warn(_forgets(forgotten))
-    if batch.identity.consecutive and batch.identity.name not in head.applied and head.identity:
+    if batch.identity.consecutive and batch.identity.name not in {*head.applied, head.identity} and head.identity:
         yield Warn(_shares(batch.identity, head))
     if prepared:
         _check_open(prepared, (yield Describe(prepared)), policy)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from tests.unit.formats.registries import Registries, registries
-from tests.unit.sql.test_sql_table import KAFKA, KEYED, table
+from tests.unit.sql.test_sql_options import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
 from dynamic_kafka.errors import InvalidOptionError

@@ -548,21 +548,13 @@ def test_no_address_is_contacted_because_the_log_says_so(world: World, monkeypat
     assert {asked["sasl.password"] for asked in world.asked} == {"of a", "of b"}
 
 
-def test_a_decision_is_finished_with_todays_properties(world: World) -> None:
-    """Of the cluster with this cluster.id."""
+@pytest.mark.parametrize(("active", "others"), [("a", "b"), ("a b=c", "old=b")], ids=["inactive", "renamed"])
+def test_a_decision_is_finished_with_todays_properties(world: World, active: str, others: str) -> None:
+    """Of the cluster with this cluster.id. Its old name may mean another one now."""
     claim("a b")
     transaction = open_transaction(world, "b", "p.dk-0123456789ab-9")
     decide(world, "a", {"b": {"cluster.id": "B", "bootstrap.servers": "elsewhere:1"}}, transaction)
-    claim("a", others="b")
-    assert world.clusters["b:1"].ids[transaction.transactional_id].state is TransactionState.COMPLETE_COMMIT
-
-
-def test_a_decision_on_a_cluster_with_another_name_now(world: World) -> None:
-    """Its old name may mean another cluster."""
-    claim("a b")
-    transaction = open_transaction(world, "b", "p.dk-0123456789ab-9")
-    decide(world, "a", {"b": {"cluster.id": "B"}}, transaction)
-    claim("a b=c", others="old=b")
+    claim(active, others=others)
     assert world.clusters["b:1"].ids[transaction.transactional_id].state is TransactionState.COMPLETE_COMMIT
 
 

@@ -16,7 +16,6 @@ from dynamic_kafka.errors import (
     CheckpointError,
     ConfigurationError,
     DynamicKafkaError,
-    LostTransactionsError,
     ProducerFencedError,
     TransactionError,
 )
@@ -100,14 +99,6 @@ def test_a_batch_from_its_claim_to_its_end(world: World) -> None:
     assert world.outcomes() == ["committed", "committed"]
 
 
-def test_what_a_dead_attempt_left_open_is_aborted_with_its_batch(world: World) -> None:
-    """Readers do not wait for the next batch; what the decision names stays untouched."""
-    claimed = world.claim()
-    world.prepare("p-2")
-    assert world.commit(claimed, Identity("q", 0), world.prepare("p-0", "p-1")) == "published"
-    assert sorted(world.outcomes()) == ["aborted", "committed", "committed"]
-
-
 def test_an_empty_batch_is_one_record(world: World) -> None:
     """Nothing to look at, nothing to end; it counts as published. What a dead attempt left open is aborted with it."""
     claimed = world.claim()
@@ -155,28 +146,7 @@ def test_what_dead_attempts_left_open_is_aborted(world: World) -> None:
     assert world.outcomes() == ["aborted", "committed", "open"]
 
 
-def test_plain_batch_writes_are_never_repetitions(world: World) -> None:
-    """Without an identity each one is new, and none is remembered."""
-    assert [world.write(PLAIN, "p-0") for _ in range(3)] == ["published"] * 3
-    assert world.write(PLAIN) == "published"
-    assert (world.state.applied, world.state.rows) == ({}, {})
-    assert world.outcomes() == ["committed"] * 3
-
-
 # --- which batch it is --------------------------------------------------------------------------------------------------
-
-
-def test_a_replayed_batch_is_not_published_again(world: World) -> None:
-    """Spark did not write down that it was committed; what was written again is aborted, and a warning says so."""
-    world.write(Identity("q", 0), "p-0")
-    assert stream(world, Identity("q", 0), "p-1") == "repeated"
-    assert world.warnings() == [
-        "Batch 0 of query q is published already, with 1 row. What was written again is dropped"
-    ]
-    assert world.outcomes() == ["committed", "aborted"]
-    assert stream(world, Identity("q", 0)) == "repeated"
-    assert Abort not in world.asked()
-    assert world.write(Identity("q", 1), "p-0") == "published"
 
 
 NO_EARLIER_BATCH = (
@@ -257,19 +227,6 @@ def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], b
     assert world.state.applied == known | {"q": batch + 1}
 
 
-def test_a_word_for_a_batch_is_spent_with_it(world: World) -> None:
-    """The batch that it let through is repeated like any other, and other rows under its number are an error again."""
-    policy = TransactionPolicy(accept_gaps=5)
-    assert stream(world, Identity("q", 5), "p-0", policy=policy) == "published"
-    assert stream(world, Identity("q", 5), "p-1", policy=policy) == "repeated"
-    message = error(lambda: stream(world, Identity("q", 5), "p-1", policy=policy, rows=2), CheckpointError)
-    assert "sink.accept-gaps" not in message
-    assert "Or set sink.skip-batch=5" in message
-    assert stream(world, Identity("q", 6), "p-2", policy=policy) == "published"
-    message = error(lambda: stream(world, Identity("q", 5), "p-1", rows=2), CheckpointError)
-    assert "Or set sink.accept-gaps=5" in message
-
-
 @pytest.mark.parametrize("identity", [Identity("q", 3), Identity("app", 3, consecutive=False)], ids=["stream", "app"])
 def test_a_repetition_with_other_rows(world: World, identity: Identity) -> None:
     """The checkpoint is older than the log: an error, until the user says what to do with just this batch."""
@@ -304,33 +261,6 @@ def test_a_repetition_with_other_rows(world: World, identity: Identity) -> None:
     assert repeat() == "repeated"
 
 
-def test_a_record_of_the_first_version_does_not_know_its_rows(world: World) -> None:
-    """Then a repetition is only a warning."""
-    world.log.append(Record("before", -1, State("chain", 1, "finished", "q", 3, applied={"q": 3})))
-    assert stream(world, Identity("q", 3), "p-0", rows=7) == "repeated"
-    (warning,) = world.warnings()
-    assert warning.startswith(
-        "Batch 3 of query q is published already; the commit log does not contain its number of rows."
-    )
-    assert "What was written again is dropped (7 rows)" in warning
-
-
-def test_two_writes_of_one_identity_in_one_batch(world: World) -> None:
-    """In `foreachBatch` it is an error that says what is missing; in another run it is the repetition of a batch."""
-    assert world.write(version("app", 4), "p-0", run="run-1/4") == "published"
-    message = error(lambda: world.write(version("app", 4), run="run-1/4"), ConfigurationError)
-    assert message == (
-        "In one batch of a streaming query, version 4 of txnAppId 'app' was written twice. Nothing of the second write is "
-        "published. Give each write in foreachBatch a sink.name of its own, so that it is not taken for a repetition of "
-        "another"
-    )
-    assert world.write(version("app", 4), run="run-2/4") == "applied"
-    error(lambda: world.write(version("app", 4), run="run-2/4"), ConfigurationError)
-    assert world.write(version("app", 4), run="run-3/4") == "applied"
-    assert world.write(version("app", 5), run="run-3/5") == "published"
-    error(lambda: world.write(version("app", 5), run="run-3/5"), ConfigurationError)
-
-
 def test_a_repetition_whose_run_cannot_be_noted(world: World) -> None:
     """Another driver takes over: nothing is dropped, because the next write of the run would be taken for it."""
     world.write(version("app", 4), "p-0", run="run-1/4")
@@ -347,12 +277,6 @@ def test_a_repetition_whose_run_cannot_be_noted(world: World) -> None:
     world.before = overtake
     error(lambda: world.commit(claimed, version("app", 4), (again,), run="run-2/4"), ProducerFencedError)
     assert world.state.runs == {"app": "run-1/4"}
-
-
-def test_a_write_that_is_tried_again_in_one_batch(world: World) -> None:
-    """Its first try failed after the decision, so that its run does not know that it is published."""
-    decided(world, version("app", 4), "p-0", run="run-1/4")
-    assert world.write(version("app", 4), run="run-1/4") == "applied"
 
 
 def test_the_run_of_a_write_is_remembered_with_what_it_has_published(world: World) -> None:
@@ -375,14 +299,6 @@ def test_the_run_of_a_write_is_remembered_with_what_it_has_published(world: Worl
     assert world.state.runs == {"empty": "run-1/4", "app": "run-1/5"}
 
 
-def test_a_new_query_begins_with_batch_0(world: World) -> None:
-    """A new checkpoint with an old prefix starts clean, and the old query is not forgotten."""
-    world.write(Identity("old", 0), "p-0")
-    assert world.write(Identity("new", 0), "p-0") == "published"
-    assert stream(world, Identity("old", 0), "p-0") == "repeated"
-    assert world.write(Identity("old", 1), "p-0") == "published"
-
-
 def stream(
     world: World, identity: Identity, *names: str, policy: TransactionPolicy | None = None, rows: int = 1
 ) -> str:
@@ -393,60 +309,6 @@ def stream(
 def version(app: str, number: int) -> Identity:
     """A `txnAppId` and a `txnVersion`."""
     return Identity(app, number, consecutive=False, of_query=False)
-
-
-def test_a_version_that_is_there_is_only_counted(world: World) -> None:
-    """The claim tells, and aborts what a crashed attempt left open; newer versions may leave gaps."""
-    assert world.write(version("app", 4), "p-0") == "published"
-    world.prepare("p-1")
-    claimed = world.claim(version("app", 4))
-    assert claimed.applied
-    assert world.outcomes() == ["committed", "aborted"]
-    assert world.commit(claimed, version("app", 4)) == "repeated"
-    assert world.write(version("app", 9), "p-0") == "published"
-
-
-def test_an_older_version_is_an_error(world: World) -> None:
-    """Before its tasks run: a new checkpoint counts from 0 again, and all of its batches would be dropped."""
-    world.write(version("app", 4), "p-0")
-    for known in (3, 0):
-        message = error(lambda known=known: world.claim(version("app", known)), CheckpointError)  # type: ignore[misc]
-        assert message.startswith(
-            f"Version {known} of txnAppId 'app' cannot be published exactly once, because version 4 is published already: "
-            "the checkpoint was rewound or deleted, or an older write was started again (a new query needs a txnAppId of "
-            "its own). Nothing"
-        )
-        assert world.asked() == [ReadLog]
-    assert world.write(version("app", 3), policy=TransactionPolicy(skip_batch=3)) == "applied"
-    (warning,) = world.warnings()
-    assert warning.startswith(
-        "sink.skip-batch=3: version 3 of txnAppId 'app' is left out, although version 4 is published"
-    )
-    assert world.state.applied == {"app": 4}
-    assert world.write(version("app", 0), "p-0", policy=TransactionPolicy(accept_gaps=0)) == "published"
-    assert world.write(version("app", 1), "p-1") == "published"
-
-
-def test_two_identities_by_turns(world: World) -> None:
-    """As two sinks of one `foreachBatch`: neither is taken for the other."""
-    for batch in range(3):
-        for app in ("app/a", "app/b"):
-            assert world.write(version(app, batch), "p-0") == "published"
-            assert world.write(version(app, batch), "p-0") == "applied"
-    assert world.state.applied == {"app/a": 2, "app/b": 2}
-
-
-def test_a_version_that_was_applied_meanwhile_is_repeated(world: World) -> None:
-    """Also if the claim did not know the identity."""
-    world.write(version("app", 1), "p-0")
-    assert world.commit(world.claim(), version("app", 1), world.prepare("p-1")) == "repeated"
-    assert world.outcomes() == ["committed", "aborted"]
-
-
-def test_an_empty_version_counts(world: World) -> None:
-    """A batch without rows is remembered like any other."""
-    assert world.write(version("app", 1)) == "published"
-    assert world.write(version("app", 1), "p-0") == "applied"
 
 
 def test_a_hundred_identities_are_remembered(world: World) -> None:
@@ -484,80 +346,6 @@ def test_a_batch_with_more_sinks_than_are_remembered(world: World) -> None:
 
 
 # --- what goes wrong before the decision --------------------------------------------------------------------------------
-
-
-def test_a_decision_needs_time(world: World) -> None:
-    """Too little left: an error with what is left and the time-out, and nothing is decided."""
-    claimed = world.claim()
-    (transaction,) = world.prepare("p-0")
-    world.seen[transaction] = ObservedTransaction(Outcome.OPEN, left_ms=4_999, timeout_ms=60_000)
-    message = error(lambda: world.commit(claimed, Identity("q", 0), [transaction]), TransactionError, "c")
-    assert message == (
-        "Cluster 'c': transaction 'p-0' has 4999 ms left of its 60000 ms (transaction.timeout.ms), too little to commit it "
-        "safely. Nothing of the batch is published; use a longer transaction.timeout.ms (and transaction.max.timeout.ms of "
-        "the brokers) or smaller batches, and start the query again"
-    )
-    assert world.asked() == [ReadLog, Describe]
-    world.seen[transaction] = ObservedTransaction(Outcome.OPEN, left_ms=5_000, timeout_ms=60_000)
-    assert world.commit(claimed, Identity("q", 0), [transaction]) == "published"
-
-
-@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.UNKNOWN, Outcome.COMMITTED])
-def test_what_is_not_open_is_not_decided(world: World, outcome: Outcome) -> None:
-    """It timed out, or somebody ended it: nothing is published, not even the others."""
-    claimed = world.claim()
-    transactions = world.prepare("p-0", "p-1")
-    world.seen[transactions[1]] = ObservedTransaction(outcome)
-    message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError, "c")
-    assert message == (
-        f"Cluster 'c': transaction 'p-1' is {outcome} before the batch was decided: it timed out, or another program "
-        "aborted it. Nothing of the batch is published; start the query again, with a longer transaction.timeout.ms or "
-        "smaller batches"
-    )
-    assert world.asked() == [ReadLog, Describe]
-    assert world.seen[transactions[0]] == OPEN
-
-
-def test_a_superseded_generation_publishes_nothing(world: World) -> None:
-    """The error names both generations; the new owner's transactions are not touched."""
-    zombie, old = world.claim(), world.prepare("p-0")
-    owner, new = world.claim(), world.prepare("p-1")
-    message = error(lambda: world.commit(zombie, Identity("q", 0), old), ProducerFencedError)
-    assert message == (
-        "Generation 1 of the transactional id prefix was superseded (now 2): another run of this query, another query "
-        "with the same prefix, or `dynamic-kafka transactions abort` took over. This run has published nothing of the "
-        "batch. Let only one run of a query go on. Give each query its own sink.transactional-id-prefix; a query with a "
-        "checkpoint then needs sink.accept-gaps for its next batch, see 'Queries that share a prefix' in "
-        "docs/explanations/exactly-once.md"
-    )
-    assert world.asked() == [ReadLog]
-    assert world.commit(owner, Identity("q", 0), new) == "published"
-    assert world.outcomes() == ["aborted", "committed"]
-
-
-def test_the_first_batch_of_a_query_in_the_log_of_another_one_is_told(world: World) -> None:
-    """Two queries with one prefix work until they write at once. Versions of `txnAppId` share a prefix on purpose."""
-    for number in range(3):
-        world.write(Identity("payments", number))
-    world.write(version("app", 1))
-    assert world.warnings() == []
-    world.write(Identity("refunds", 0))
-    (warning,) = world.warnings()
-    assert warning == (
-        "The transactional id prefix was last used by 'app' (batch 1), and is now used by batch 0 of query refunds. If that "
-        "query is to go on, give each of the two its own sink.transactional-id-prefix"
-    )
-    world.write(Identity("refunds", 1))
-    world.write(Identity("payments", 3))
-    assert world.warnings() == []
-
-
-def test_a_claim_decides_once(world: World) -> None:
-    """Two commits under one claim: the second one is fenced, whatever it brings."""
-    claimed = world.claim()
-    world.commit(claimed, Identity("q", 0), world.prepare("p-0"))
-    error(lambda: world.commit(claimed, Identity("q", 1), world.prepare("p-1")), ProducerFencedError)
-    assert world.outcomes() == ["committed", "open"]
 
 
 def test_another_log_is_another_chain(world: World) -> None:
@@ -636,20 +424,6 @@ def test_the_next_claim_finishes_a_decision(world: World) -> None:
     assert world.commit(claimed, Identity("q", 0), world.prepare("p-0")) == "repeated"
 
 
-@pytest.mark.parametrize("batch", [0, 1, 3])
-def test_a_batch_that_is_gone_as_a_whole_is_written_again(world: World, batch: int) -> None:
-    """All its transactions timed out after the decision: it was never published, and its replay is the next batch."""
-    world.log.append(Record("before", -1, State("chain", 1, "finished", applied={"q": batch - 1} if batch else {})))
-    identity = Identity("q", batch)
-    gone = decided(world, identity, "p-0", "p-1")
-    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
-    claimed = world.claim()
-    assert [r.state.status for r in world.log[-2:]] == ["voided", "owned"]
-    assert world.state.applied == ({"q": batch - 1} if batch else {})
-    assert world.commit(claimed, identity, world.prepare("p-0")) == "published"
-    assert world.state.applied == {"q": batch}
-
-
 def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
     """The driver that decided it is told so, and that the batch is written again."""
     claimed, transactions = world.claim(), world.prepare("p-0")
@@ -666,91 +440,6 @@ def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
     )
     world.before = lambda _: None
     assert world.write(Identity("q", 0), "p-1") == "published"
-
-
-def test_a_version_that_is_gone_is_written_again(world: World) -> None:
-    """It does not count as applied."""
-    world.write(version("app", 3), "p-0")
-    gone = decided(world, version("app", 7), "p-1")
-    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
-    assert world.write(version("app", 7), "p-0") == "published"
-    assert world.write(version("app", 7), "p-0") == "applied"
-
-
-@pytest.mark.parametrize(("published", "left_out"), [([3], [4, 5, 6]), ([], [0, 6])])
-def test_versions_that_were_left_out_before_one_that_is_gone(
-    world: World, published: list[int], left_out: list[int]
-) -> None:
-    """None of them was ever written, so none of them counts as published."""
-    for number in published:
-        world.write(version("app", number), "p-0")
-    gone = decided(world, version("app", 7), "p-1")
-    assert world.state.before == (published or [-1])[-1]
-    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
-    for number in left_out:
-        assert world.write(version("app", number), "p-0") == "published"
-    if published:
-        with pytest.raises(CheckpointError, match="version 6 is published already"):
-            world.write(version("app", 3), "p-0")
-
-
-def test_a_version_before_one_that_is_gone(world: World) -> None:
-    """It is published already, and is not written again."""
-    world.write(version("app", 3), "p-0")
-    gone = decided(world, version("app", 7), "p-1")
-    world.seen |= dict.fromkeys(gone, ObservedTransaction(Outcome.ABORTED))
-    assert world.write(version("app", 3), "p-0") == "applied"
-    assert (world.state.applied, world.state.before) == ({"app": 3}, None)
-
-
-@pytest.mark.parametrize("lost", [Outcome.ABORTED, Outcome.UNKNOWN])
-def test_a_batch_that_is_gone_in_part(world: World, lost: Outcome) -> None:
-    """An error at each start, which names what is lost; with `continue` for this batch the rest of it counts."""
-    transactions = decided(world, Identity("q", 0), "p-0", "p-1", "p-2")
-    world.seen[transactions[1]] = ObservedTransaction(lost)
-    for policy in (None, TransactionPolicy(lost_transactions=("continue", 1))):
-        message = error(lambda policy=policy: world.claim(policy=policy), LostTransactionsError)  # type: ignore[misc]
-        assert message.startswith(f"Batch 0: 1 of its 3 transactions cannot be committed any more: 'p-1' (c, {lost}).")
-        assert "The other 2 are committed." in message
-        assert "sink.lost-transactions=continue:0" in message
-        assert "sink.lost-transactions=rewrite:0" in message
-        assert world.state.status == "decided"
-        assert world.asked().count(Wait) == (10 if lost is Outcome.UNKNOWN else 0)  # an abort is final
-    assert world.outcomes() == ["committed", lost, "committed"]  # what can be published is
-    claimed = world.claim(policy=TransactionPolicy(lost_transactions=("continue", 0)))
-    (warning,) = world.warnings()
-    assert warning == (
-        "sink.lost-transactions=continue:0: batch 0 counts as published, although 'p-1' on cluster 'c' cannot be committed "
-        "any more. The option is not needed any more"
-    )
-    assert world.state.applied == {"q": 0}
-    assert world.commit(claimed, Identity("q", 0), world.prepare("p-3")) == "repeated"
-    assert world.write(Identity("q", 1), "p-0") == "published"
-
-
-def test_what_is_not_known_is_lost_not_voided(world: World) -> None:
-    """Nobody can say that such a batch was not published, so it is not written again without a word."""
-    gone = decided(world, Identity("q", 0), "p-0", "p-1")
-    for transaction in gone:
-        del world.seen[transaction]
-    message = error(world.claim, LostTransactionsError)
-    assert "2 of its 2 transactions" in message
-    assert "None is known to be committed." in message
-    world.claim(policy=TransactionPolicy(lost_transactions=("continue", 0)))
-    assert stream(world, Identity("q", 0), "p-3") == "repeated"
-
-
-def test_a_lost_batch_is_written_again_if_the_user_says_so(world: World) -> None:
-    """All of it, as if nothing of it was published; a warning says that its rows may appear twice."""
-    transactions = decided(world, Identity("q", 0), "p-0", "p-1")
-    world.seen[transactions[1]] = ObservedTransaction(Outcome.UNKNOWN)
-    claimed = world.claim(policy=TransactionPolicy(lost_transactions=("rewrite", 0)))
-    (warning,) = world.warnings()
-    assert warning.startswith(
-        "sink.lost-transactions=rewrite:0: batch 0 is written again, although 'p-1' on cluster 'c'"
-    )
-    assert (world.log[-2].state.status, world.state.applied) == ("voided", {})
-    assert world.commit(claimed, Identity("q", 0), world.prepare("p-2")) == "published"
 
 
 @pytest.mark.parametrize(("word", "status"), [("continue", "finished"), ("rewrite", "voided")])
@@ -843,20 +532,6 @@ def test_an_answer_that_is_not_final_is_asked_for_again(world: World, answer: Ou
     assert world.commit(claimed, Identity("q", 0), (slow, quick)) == "published"
     assert [e.attempt for e in world.effects if isinstance(e, Wait)] == [0, 1, 2]
     assert world.outcomes() == ["committed", "committed"]
-
-
-def test_a_time_out_that_does_not_end(world: World) -> None:
-    """Nobody knows yet whether it is lost; the next start looks again."""
-    slow, _, other = decided(world, Identity("q", 0), "p-0", "p-1", "p-2")
-    world.seen |= dict.fromkeys((slow, other), ObservedTransaction(Outcome.ENDING))
-    message = error(world.claim, TransactionError)
-    assert message == (
-        "Batch 0 is decided, and the coordinators have not committed 'p-0' on cluster 'c', 'p-2' on cluster 'c' yet; start "
-        "the query again, which finishes it"
-    )
-    assert world.state.status == "decided"
-    world.seen |= dict.fromkeys((slow, other), OPEN)
-    assert world.write(Identity("q", 0), "p-3") == "applied"
 
 
 def test_a_coordinator_that_does_not_commit(world: World) -> None:

@@ -15,7 +15,6 @@ from dynamic_kafka.errors import (
     ConflictingOptionsError,
     DynamicKafkaError,
     InvalidOptionError,
-    UnknownOptionError,
 )
 from dynamic_kafka.initializer import (
     KafkaOffsetResetStrategy,
@@ -26,7 +25,7 @@ from dynamic_kafka.initializer import (
 )
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
-from dynamic_kafka.options import Option, ParsedOptions, markdown_table
+from dynamic_kafka.options import ParsedOptions, markdown_table
 from dynamic_kafka.options import parse_options as parse_any_options
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.document.offset_ranges import OffsetRange
@@ -161,67 +160,11 @@ def fault(options: dict[str, str]) -> str:
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def test_the_table_has_each_name_once() -> None:
-    """Also without regard to case, and between names and aliases."""
-    names = [name.lower() for option in SOURCE_OPTIONS for name in (option.key, *option.aliases)]
-    assert len(set(names)) == len(names)
-    assert {option.key for option in SOURCE_OPTIONS} == RIGHT.keys(), "a value for each option, above"
-
-
-@pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
-def test_every_name_in_every_case_is_one_option(option: Option[Any]) -> None:
-    """Spark hands names over in lower case; users mix them."""
-    text, value = RIGHT[option.key]
-    for name in (option.key, *option.aliases):
-        for spelled in (name, name.lower(), name.upper()):
-            parsed = parse_options({spelled: text})
-            assert parsed.values == {option.key: value}
-            assert parsed.given(option) == [name], "errors name it as the table spells it"
-
-
-@pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in WRONG.items() for text in texts])
-def test_wrong_values_say_option_value_and_what_is_right(key: str, text: str) -> None:
-    """All three, in the first line."""
-    option = next(o for o in SOURCE_OPTIONS if o.key == key)
-    for name in (key, *option.aliases):
-        with pytest.raises(InvalidOptionError) as caught:
-            parse_options({name.lower(): text})
-        assert str(caught.value) == f"Option '{name}' has the value {text!r}; expected {option.expected}"
-
-
-@pytest.mark.parametrize("option", SOURCE_OPTIONS, ids=lambda option: option.key)
-def test_every_option_says_what_it_is(option: Option[Any]) -> None:
-    """For the table in docs/reference/options.md."""
-    assert option.doc.endswith(".")
-    assert option.expected
-    row = next(line for line in markdown_table(SOURCE_OPTIONS).splitlines() if f"`{option.key}`" in line.split("|")[1])
-    assert row.count("|") == 4
-    assert all(f"`{alias}`" in row for alias in option.aliases)
-
-
 def test_the_table_of_options_holds_the_prefixes() -> None:
     """What cannot be listed."""
     assert all(
         f"`{prefix}*`" in markdown_table(SOURCE_OPTIONS) for prefix in ("properties.", "kafka.", "metadata-service.")
     )
-
-
-@pytest.mark.parametrize(
-    ("option", "suggestion"),
-    [
-        ("subscrib", "subscribe"),
-        ("startingOffset", "startingOffsets"),
-        ("MAXOFFSETPERTRIGGER", "maxOffsetsPerTrigger"),
-        ("failOnDataloos", "failOnDataLoss"),
-        ("stream-id", "stream-ids"),
-        ("scan.startup.modus", "scan.startup.mode"),
-        ("kafkaConsumer.pollTimeout", "kafkaConsumer.pollTimeoutMs"),
-    ],
-)
-def test_typos_are_answered_with_the_nearest_name(option: str, suggestion: str) -> None:
-    """An unknown option is an error, never ignored."""
-    with pytest.raises(UnknownOptionError, match=f"'{option}'; did you mean '{suggestion}'"):
-        parse_options({option: "x"})
 
 
 def test_options_that_spark_adds_are_no_options() -> None:

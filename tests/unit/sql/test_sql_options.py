@@ -556,7 +556,8 @@ def test_the_buffer_of_upsert_tables(buffer: tuple[str, str]) -> None:
 def test_all_changelog_formats_may_have_a_primary_key() -> None:
     """They say what becomes of a row; the key is not enforced."""
     for name in ("debezium-json", "canal-json", "maxwell-json", "ogg-json"):
-        assert table(KAFKA | {"format": name}, KEY).changelog
+        made = table(KAFKA | {"format": name}, KEY)
+        assert (made.changelog, made.upsert) == (True, False)
 
 
 def test_streams_that_are_only_read_may_be_many() -> None:

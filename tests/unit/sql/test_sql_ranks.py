@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, TimestampType
 from sqlglot import exp
+from tests.unit.sql.test_sql_options import table
 from tests.unit.sql.test_sql_sink_rows import OPTIONS
-from tests.unit.sql.test_sql_table import table
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.catalog import View

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pyspark.errors import utils
+from tests.unit.sql.test_sql_options import table
 from tests.unit.sql.test_sql_sink_rows import OPTIONS, session
-from tests.unit.sql.test_sql_table import table
 
 from dynamic_kafka.formats.expressions import without_call_sites
 from dynamic_kafka.spark.messages import messages_of

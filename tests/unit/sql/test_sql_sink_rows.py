@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from tests.unit.sql.test_sql_table import table
+from tests.unit.sql.test_sql_options import table
 
 from dynamic_kafka.sql import sink_rows
 from dynamic_kafka.sql.sink_rows import _spec

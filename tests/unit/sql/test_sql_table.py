@@ -5,65 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from tests.unit.sql.test_sql_options import COLUMNS, KAFKA, KEY, KEYED, STREAM, UPSERT, table, without
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.parser.parse import parse_statement
-from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.sink_rows import check_writable
-from dynamic_kafka.sql.table import KafkaTable, table_of
 
 EARLIEST = KafkaOffsetsInitializer.earliest()
-COLUMNS = "id BIGINT, name STRING, amount INT"
-KAFKA = {
-    "connector": "kafka",
-    "topic": "orders",
-    "properties.bootstrap.servers": "localhost:9092",
-    "scan.startup.mode": "earliest-offset",
-    "format": "json",
-}
-KEYED = {name: text for name, text in KAFKA.items() if name != "format"} | {
-    "value.format": "json",
-    "key.format": "json",
-    "key.fields": "id",
-}
-UPSERT = {
-    "connector": "upsert-kafka",
-    "topic": "orders",
-    "properties.bootstrap.servers": "localhost:9092",
-    "key.format": "json",
-    "value.format": "json",
-}
-STREAM = {
-    "connector": "dynamic-kafka",
-    "stream-ids": "orders",
-    "metadata-service": "single-cluster",
-    "metadata-service.cluster-id": "east",
-    "properties.bootstrap.servers": "localhost:9092",
-    "scan.startup.mode": "earliest-offset",
-    "format": "json",
-}
-
-
-def definition(columns: str, options: Mapping[str, str]) -> TableDefinition:
-    """The definition that CREATE TABLE makes."""
-    inside = ", ".join(f"'{name}' = '{text}'" for name, text in options.items())
-    statement = parse_statement(f"CREATE TABLE t ({columns}) WITH ({inside})")
-    assert isinstance(statement, CreateTable)
-    return statement.definition
-
-
-def table(options: Mapping[str, str], columns: str = COLUMNS) -> KafkaTable:
-    """The checked table."""
-    return table_of(definition(columns, options))
-
-
-def without(options: Mapping[str, str], *names: str) -> dict[str, str]:
-    """The options but for some."""
-    return {name: text for name, text in options.items() if name not in names}
-
 
 # Options, columns, and what the error has to say.
 WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
@@ -161,7 +110,7 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
         "'sink.transactional-id-prefix' is missing",
     ),
     "the same by its old name": (KAFKA | {"sink.semantic": "exactly-once"}, COLUMNS, "'sink.transactional-id-prefix'"),
-    "primary key without a changelog": (KAFKA, f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED", "only appends rows"),
+    "primary key without a changelog": (KAFKA, KEY, "only appends rows"),
     "unknown metadata": (KAFKA, f"{COLUMNS}, x INT METADATA FROM 'lag'", "METADATA FROM 'lag', which does not exist"),
     "metadata of another format": (KAFKA, f"{COLUMNS}, x STRING METADATA FROM 'value.source.table'", "does not exist"),
     "metadata of another type": (KAFKA, f"{COLUMNS}, x STRING METADATA FROM 'headers'", "is STRING, but the metadata"),
@@ -185,34 +134,26 @@ WRONG: dict[str, tuple[Mapping[str, str], str, str]] = {
     "upsert without a primary key": (UPSERT, COLUMNS, "needs a PRIMARY KEY"),
     "upsert without a key format": (
         without(UPSERT, "key.format"),
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
+        KEY,
         "'key.format' is missing",
     ),
     "upsert with key.fields": (
         UPSERT | {"key.fields": "id"},
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
+        KEY,
         "'key.fields' does not go with 'connector' = 'upsert-kafka'",
     ),
-    "upsert with a start": (
-        UPSERT | {"scan.startup.mode": "latest-offset"},
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
-        "read from the earliest offset on",
-    ),
+    "upsert with a start": (UPSERT | {"scan.startup.mode": "latest-offset"}, KEY, "read from the earliest offset on"),
     "upsert with a partitioner": (
         UPSERT | {"sink.partitioner": "fixed"},
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
+        KEY,
         "'sink.partitioner' does not go with 'connector' = 'upsert-kafka'",
     ),
     "upsert of a changelog": (
         UPSERT | {"value.format": "debezium-json"},
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
+        KEY,
         "a changelog format; 'upsert-kafka' needs a format of rows",
     ),
-    "upsert with half a buffer": (
-        UPSERT | {"sink.buffer-flush.max-rows": "10"},
-        f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED",
-        "set both above 0, or neither",
-    ),
+    "upsert with half a buffer": (UPSERT | {"sink.buffer-flush.max-rows": "10"}, KEY, "set both above 0, or neither"),
     "a buffer without upsert": (
         KAFKA | {"sink.buffer-flush.max-rows": "10"},
         COLUMNS,
@@ -236,13 +177,12 @@ def test_a_table_without_a_start_can_be_made() -> None:
 
 def test_upsert_tables_may_have_several_topics() -> None:
     """A list or a pattern, as in Flink since its connector 5; rows to write then name their topic."""
-    columns = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
     for topics in ({"topic": "a;b"}, {"topic-pattern": "orders-.*"}):
-        several = table(without(UPSERT, "topic") | topics, f"{columns}, topic STRING NOT NULL METADATA")
+        several = table(without(UPSERT, "topic") | topics, f"{KEY}, topic STRING NOT NULL METADATA")
         assert configure_source(several.source).starting == EARLIEST
         assert [column.name for column in check_writable(several)] == ["id", "name", "amount", "topic"]
         with pytest.raises(ConfigurationError, match="has several topics, so each row needs the name of its topic"):
-            check_writable(table(without(UPSERT, "topic") | topics, columns))
+            check_writable(table(without(UPSERT, "topic") | topics, KEY))
 
 
 def test_format_goes_before_value_format(caplog: pytest.LogCaptureFixture) -> None:
@@ -279,13 +219,6 @@ def test_options_of_key_and_value_formats() -> None:
     assert found.key is not None
     assert found.key.options == {"json.ignore-parse-errors": True}
     assert found.value.options == {"json.fail-on-missing-field": False}
-
-
-def test_a_primary_key_with_a_changelog_format() -> None:
-    """Allowed, as in Flink."""
-    found = table(KAFKA | {"format": "debezium-json"}, f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED")
-    assert found.changelog
-    assert not found.upsert
 
 
 def test_the_key_of_an_upsert_table_is_its_primary_key() -> None:

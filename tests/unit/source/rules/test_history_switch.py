@@ -1,22 +1,17 @@
-"""Where Kafka goes on after a history, and when that cannot be proved."""
+"""Where Kafka goes on after a history, and when that cannot be proved: in whole sentences, because people decide by them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
 
-from dynamic_kafka.errors import (
-    ClusterUnavailableError,
-    ConfigurationError,
-    ConflictingOptionsError,
-    OffsetResolutionError,
-)
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, DynamicKafkaError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, Event
 from dynamic_kafka.source.rules.switch import AfterHistory, Unread, check_answers, check_positions, next_offsets
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -59,6 +54,13 @@ def view(kafka_id: str = "A", **topics: int) -> ClusterView:
     return ClusterView(kafka_id, {name: f"id-{name}" for name in topics}, topics, {})
 
 
+_UNPROVED = "so it cannot be proved where Kafka goes on after the history"
+_WITHOUT = "Nothing was read. Use a history that goes further, or set failOnDataLoss=false to go on without them"
+_BY_TIME = AfterHistory(False, given=KafkaOffsetsInitializer.timestamp(5), is_time=True)
+_LEADERLESS = Document(clusters={"a": ClusterOffsets(ranges={P1: (0, 0)}, unresolved={P0: 1})})
+_UNSEEN = Document(clusters={"a": ClusterOffsets(ranges={P0: (0, 0)}, unseen={"u": 1})})
+
+
 def test_kafka_goes_on_after_the_largest_offset() -> None:
     """Partitions that the history does not have start at their beginning."""
     after = AfterHistory(False, {"a": {P0: 10}})
@@ -66,33 +68,25 @@ def test_kafka_goes_on_after_the_largest_offset() -> None:
     assert after.get_partition_offsets([P0], Log({P0: (10, 10)})) == {P0: 10}
 
 
-def test_records_that_kafka_has_deleted_are_counted_before_anything_is_read() -> None:
-    """Each partition with its number and its offsets; tolerated, reading starts at what is left."""
-    log = Log({P0: (15, 20), P1: (3, 9)})
-    with pytest.raises(
-        OffsetResolutionError, match=r"6 records .* deleted from Kafka: t-0: 5 \(offsets 10 to 14\), t-1: 1"
-    ):
-        AfterHistory(False, {"a": {P0: 10, P1: 2}}).get_partition_offsets([P0, P1], log)
+def test_records_that_kafka_has_deleted_are_left_out_if_that_is_tolerated() -> None:
+    """Reading starts at what is left, and their number is told."""
     tolerant = AfterHistory(True, {"a": {P0: 10}})
-    assert tolerant.get_partition_offsets([P0], log) == {P0: 15}
+    assert tolerant.get_partition_offsets([P0], Log({P0: (15, 20)})) == {P0: 15}
     assert tolerant.given_up == [
         "Cluster 'a': 5 records that follow the history were deleted from Kafka: t-0: 5 (offsets 10 to 14)"
     ]
 
 
-def test_a_history_ahead_of_kafka_is_of_another_log() -> None:
-    """Also if data loss is tolerated: nothing is known of where to go on."""
-    with pytest.raises(OffsetResolutionError, match="t-0 ends at 20 and goes on at 21"):
-        AfterHistory(True, {"a": {P0: 21}}).get_partition_offsets([P0], Log({P0: (0, 20)}))
+@pytest.mark.parametrize(("start", "found"), [(15, 16), (0, 0)])
+def test_a_time_is_the_switch_if_no_record_after_it_can_be_missing(start: int, found: int) -> None:
+    """The log has a record from before it, or is whole."""
+    assert _BY_TIME.get_partition_offsets([P0], Log({P0: (start, 20)}, at_time=found)) == {P0: found}
 
 
-def test_a_time_is_refused_if_retention_may_have_eaten_what_follows() -> None:
-    """The first record that is left is after the time, and it is not the first one of the log."""
-    by_time = AfterHistory(False, given=KafkaOffsetsInitializer.timestamp(5), is_time=True)
-    with pytest.raises(OffsetResolutionError, match=r"may have been deleted .* t-0 begins at offset 15"):
-        by_time.get_partition_offsets([P0], Log({P0: (15, 20)}, at_time=15))
-    assert by_time.get_partition_offsets([P0], Log({P0: (15, 20)}, at_time=16)) == {P0: 16}
-    assert by_time.get_partition_offsets([P0], Log({P0: (0, 20)}, at_time=0)) == {P0: 0}
+def test_what_would_start_at_its_beginning_need_not_be_there() -> None:
+    """A topic may be created later, and a cluster that is not read need not answer."""
+    check_positions(_UNSEEN, {}, given=())
+    check_answers({"a"}, {"a", "b"})
 
 
 def test_given_offsets_are_checked_too() -> None:
@@ -138,31 +132,6 @@ def test_ids_are_named_only_if_they_were_compared(archive: Any, by: str) -> None
     assert next_offsets({("a", "t", 0): 9}, archive, {"a": desired()}, {"a": view()}).recognized == {by: 1}
 
 
-def test_without_a_column_the_only_cluster_is_meant() -> None:
-    """With more clusters nobody knows."""
-    assert next_offsets({("", "t", 0): 9}, {}, {"a": desired()}, {"a": view()}).offsets == {"a": {P0: 10}}
-    with pytest.raises(ConfigurationError, match="no column 'cluster'"):
-        next_offsets({("", "t", 0): 9}, {}, {"a": desired(), "b": desired()}, {"a": view(), "b": view("B")})
-
-
-@pytest.mark.parametrize(
-    ("archive", "views", "error", "message"),
-    [
-        ({"a": {"id": "X"}}, {"a": view()}, OffsetResolutionError, "cluster.id was X and is now A"),
-        ({"a": {"topics": {"t": "other"}}}, {"a": view()}, OffsetResolutionError, "was other and is now id-t"),
-        ({}, {"a": view(t=0)}, OffsetResolutionError, "partition 0, which does not exist there now"),
-        ({}, {"a": view(u=1)}, OffsetResolutionError, "'t', partition 0, which does not exist"),
-        ({}, {}, ClusterUnavailableError, "does not answer"),
-    ],
-)
-def test_what_is_not_as_in_the_history_is_an_error(
-    archive: Any, views: Any, error: type[Exception], message: str
-) -> None:
-    """Before anything is read."""
-    with pytest.raises(error, match=message):
-        next_offsets({("a", "t", 0): 9}, archive, {"a": desired()}, views)
-
-
 def test_rows_that_nothing_follows_are_named() -> None:
     """Of clusters, topics and partitions that the query does not read."""
     largest = {("gone", "t", 0): 1, ("a", "u", 0): 1, ("a", "t", 1): 1, ("a", "t", 0): 1}
@@ -174,27 +143,181 @@ def test_rows_that_nothing_follows_are_named() -> None:
     assert len(found.events) == 3
 
 
-def test_a_partition_without_a_leader_stops_the_first_start() -> None:
-    """Where it goes on could not be compared with its log."""
-    document = Document(clusters={"a": ClusterOffsets(ranges={P1: (0, 0)}, unresolved={P0: 1})})
-    for offsets in ({"a": {P0: 10}}, {}):  # nor would anybody check later where another one begins
-        with pytest.raises(ClusterUnavailableError, match="partition 0 has no leader"):
-            check_positions(document, offsets, given=())
+def go_on(archive: Any, *clusters: str, views: Any = None, name: str = "a") -> None:
+    """Kafka goes on behind offset 9 of a partition."""
+    wanted = {cluster: desired() for cluster in clusters or ("a",)}
+    next_offsets({(name, "t", 0): 9}, archive, wanted, {"a": view()} if views is None else views)
 
 
-def test_a_topic_that_is_not_seen_stops_only_where_it_would_not_start_at_its_beginning() -> None:
-    """Elsewhere it may be created later."""
-    document = Document(clusters={"a": ClusterOffsets(ranges={P0: (0, 0)}, unseen={"u": 1})})
-    check_positions(document, {}, given=())
-    with pytest.raises(ClusterUnavailableError, match="does not show topic 'u'"):
-        check_positions(document, {}, given=["a"])
+@pytest.mark.parametrize(
+    ("cluster", "said", "act"),
+    [
+        (
+            "a",
+            (
+                "Cluster 'a': 6 records that follow the history were deleted from Kafka: t-0: 5 (offsets 10 to 14), t-1: 1 "
+                f"(offsets 2 to 2). {_WITHOUT}"
+            ),
+            lambda: AfterHistory(False, {"a": {P0: 10, P1: 2}}).get_partition_offsets(
+                [P0, P1], Log({P0: (15, 20), P1: (3, 9)})
+            ),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': records at or after the time of the switch may have been deleted from Kafka, because it has "
+                f"no record from before it: t-0 begins at offset 1. {_WITHOUT}"
+            ),
+            lambda: _BY_TIME.get_partition_offsets([P0], Log({P0: (1, 20)}, at_time=1)),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': the history is ahead of Kafka, so it is of another log: t-0 ends at 20 and goes on at 21. Is "
+                "it the right cluster, and was the topic made anew? Nothing was read"
+            ),
+            lambda: AfterHistory(True, {"a": {P0: 21}}).get_partition_offsets([P0], Log({P0: (0, 20)})),
+        ),
+        (
+            "b",
+            f"Cluster 'b' does not answer, {_UNPROVED}. Bring the cluster back and start the query again",
+            lambda: check_answers({"c", "b", "a"}, {"a"}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 't', partition 0 has no leader now, so it cannot be proved where it goes on after the "
+                "history. Wait until it can be read, and start the query again"
+            ),
+            lambda: check_positions(_LEADERLESS, {}, given=()),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 'x', partition 3 has no leader now, so it cannot be proved where it goes on after the "
+                "history. Wait until it can be read, and start the query again"
+            ),
+            lambda: check_positions(
+                Document(clusters={"a": ClusterOffsets()}), {"a": {KafkaTopicPartition("x", 3): 1}}, given=()
+            ),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a' does not show topic 'u', so it cannot be proved where it goes on after the history. Create the "
+                "topic, or give the user the right to see it, and start the query again"
+            ),
+            lambda: check_positions(_UNSEEN, {}, given=["a"]),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a' is not the one that the history was made from: its cluster.id was X and is now A. Give it the "
+                "address of that cluster, or set history.switch to timestamp or starting-offsets. Nothing was read"
+            ),
+            lambda: go_on({"a": {"id": "X"}}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a', topic 't' was made anew after the history: its topic id was other and is now id-t. Nothing "
+                "was read. Set history.switch to timestamp or starting-offsets"
+            ),
+            lambda: go_on({"a": {"topics": {"t": "other"}}}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': the history has records of topic 't', partition 0, which does not exist there now. Is it the "
+                "right cluster, and was the topic deleted or made anew? Nothing was read"
+            ),
+            lambda: go_on({}, views={"a": view(t=0)}),
+        ),
+        (
+            "a",
+            (
+                "Cluster 'a': the history has records of topic 't', partition 0, which does not exist there now. Is it the "
+                "right cluster, and was the topic deleted or made anew? Nothing was read"
+            ),
+            lambda: go_on({}, views={"a": view(u=1)}),
+        ),
+        (
+            "a",
+            f"Cluster 'a' does not answer, {_UNPROVED}. Bring the cluster back and start the query again",
+            lambda: go_on({}, views={}),
+        ),
+        (
+            None,
+            (
+                "The history's files have no column 'cluster', and the query reads several clusters. Add the column, or set "
+                "history.switch to timestamp or starting-offsets"
+            ),
+            lambda: go_on({}, "a", "b", name=""),
+        ),
+        (
+            None,
+            (
+                "The history names the cluster 'a' in more than one way, and the largest offsets of topic 't', partition 0 "
+                "differ. Set history.switch to starting-offsets"
+            ),
+            lambda: next_offsets(
+                {("a", "t", 0): 9, ("old", "t", 0): 8}, {"old": {"id": "A"}}, {"a": desired()}, {"a": view()}
+            ),
+        ),
+    ],
+)
+def test_an_error_names_the_cluster_and_what_to_do(cluster: str | None, said: str, act: Callable[[], Any]) -> None:
+    """In its text, and the cluster also as its attribute."""
+    with pytest.raises(DynamicKafkaError) as found:
+        act()
+    assert str(found.value) == said
+    assert found.value.cluster_id == cluster
 
 
-def test_all_clusters_answer_first() -> None:
-    """Also those that the history does not have."""
-    check_answers({"a"}, {"a", "b"})
-    with pytest.raises(ClusterUnavailableError, match="Cluster 'b' does not answer"):
-        check_answers({"a", "b"}, {"a"})
+def test_one_cluster_may_have_two_names_if_they_agree() -> None:
+    """It was renamed while the history was made."""
+    largest = {("a", "t", 0): 9, ("old", "t", 0): 9, ("", "u", 0): 4}
+    found = next_offsets(largest, {"old": {"id": "A"}}, {"a": desired("t", "u")}, {"a": view(t=1, u=1)})
+    assert found.offsets == {"a": {P0: 10, KafkaTopicPartition("u", 0): 5}}
+    by_name, by_id = "their names alone, because there are no ids to compare", "cluster.id and the topics' names"
+    assert found.recognized == {by_name: 1, by_id: 2}
+
+
+def test_rows_that_nothing_follows_are_a_warning() -> None:
+    """By cluster, if the history names them. Where they may come later, it says how they go on."""
+    rest = "which this query does not read from Kafka now. Once it does, it goes on after the history's last offsets"
+    none = "which this query does not read from Kafka: after the history no more of their rows follow"
+    found = next_offsets({("a", "t", 1): 1, ("a", "u", 0): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
+    assert found.events == [
+        Event("warning", f"The history has rows of cluster 'a', topics u, {rest}"),
+        Event("warning", f"The history has rows of cluster 'a', partitions t-1, {none}"),
+    ]
+    many = next_offsets({("a", f"u{n}", 0): 1 for n in range(8)}, {}, {"a": desired()}, {"a": view()})
+    assert "u4" in many.events[0].text
+    assert "u5" not in many.events[0].text
+    found = next_offsets({("", "t", 1): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
+    assert found.events == [Event("warning", f"The history has rows of partitions t-1, {none}")]
+
+
+def test_a_cluster_that_the_history_does_not_have_starts_at_its_beginning() -> None:
+    """All of its partitions."""
+    assert AfterHistory(False, {"other": {P0: 9}}).get_partition_offsets([P0], Log({P0: (3, 20)})) == {P0: 3}
+
+
+@pytest.mark.parametrize(
+    ("after", "log"),
+    [
+        (lambda tps: AfterHistory(False, {"a": dict.fromkeys(tps, 5)}), (0, 4)),
+        (lambda tps: AfterHistory(False, {"a": dict.fromkeys(tps, 5)}), (6, 9)),
+        (lambda _: _BY_TIME, (15, 20)),
+    ],
+)
+def test_of_many_partitions_five_are_named(after: Callable[[Any], AfterHistory], log: tuple[int, int]) -> None:
+    """And how many there are besides."""
+    tps = [KafkaTopicPartition("t", n) for n in range(8)]
+    with pytest.raises(DynamicKafkaError, match="t-4") as found:
+        after(tps).get_partition_offsets(tps, Log(dict.fromkeys(tps, log), at_time=15))
+    assert "t-5" not in str(found.value)
 
 
 def settings(**options: str) -> SourceSettings:
