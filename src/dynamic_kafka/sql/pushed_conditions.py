@@ -10,7 +10,8 @@ has to leave the query's rows as they are:
 3. The query names the table once, so no other part of it needs the rows that are left out.
 4. Its constants have the same values whenever the query runs. `NOW()` moves on until then, so it is only taken for a lower
    bound, where an earlier time leaves out less.
-5. The query has no temporal join: that checks the times of all rows, also of those that a condition drops.
+5. The query has no temporal join: that checks the times of all rows, also of those that a condition drops. It has no pipe
+   (`|> WHERE`), whose steps the tree does not keep in order.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ _CONSTANT_FUNCTIONS = frozenset(("CAST", "TRY_CAST", "TO_TIMESTAMP", "TO_TIMESTA
 """Functions that have one value in a query if their arguments have."""
 _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 """The units of intervals that are as long at any time."""
+_PIPE = "|>"
+_SIDES = ("this", "expression")
+_PARTS = {"Column": ("this", "table"), "Between": ("this", "low", "high"), "In": ("this", "expressions")}
+"""The parts of conditions that are known, by their class in the tree; of the others, `_SIDES`."""
+_SELECT = frozenset(("expressions", "from_", "joins", "laterals", "where", "with_", "distinct", "hint"))
+_SELECT |= {"group", "having", "windows", "qualify", "order", "sort", "distribute", "cluster", "limit", "offset"}
+"""The parts of a SELECT that are known: WHERE comes before the ones in the second line."""
 _TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PREFIX = re.compile(r"([^%_\\]+)%")
 """A pattern of LIKE that is a beginning."""
@@ -61,7 +69,7 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
 
     from dynamic_kafka.sql.dialect.query import temporal_joins
 
-    if query.tree is None or temporal_joins(query.tree):
+    if query.tree is None or _PIPE in query.text or temporal_joins(query.tree):
         return ()
     table = next(t for t in query.tree.find_all(exp.Table) if t.this.meta.get("start") == place)
     if any(value for part, value in table.args.items() if part not in ("this", "db", "catalog", "alias")):
@@ -69,6 +77,8 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
     alias, parent = table.args.get("alias"), table.parent
     select = None if parent is None else parent.parent
     if not isinstance(parent, (exp.From, exp.Join)) or not isinstance(select, exp.Select):
+        return ()
+    if any(value for part, value in select.args.items() if part not in _SELECT):
         return ()
     name = table.alias_or_name.lower()
     if name in columns or (alias is not None and alias.args.get("columns")):
@@ -98,6 +108,8 @@ def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[
     """Yield the comparisons that all hold where a condition does: what is compared, the sign, and with what."""
     from sqlglot import exp
 
+    if any(value for name, value in condition.args.items() if name not in _PARTS.get(type(condition).__name__, _SIDES)):
+        return  # such as NOT LIKE
     signs = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
     match condition:
         case exp.Column():

@@ -181,7 +181,10 @@ class Queries:
         from dynamic_kafka.sql.pushed_conditions import conditions_of
 
         places = [place for place, name in _views_in(query) if name == view]
-        if len(places) != 1 or places[0] is None:
+        is_exact = (
+            str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+        )  # two names may differ in case
+        if len(places) != 1 or places[0] is None or is_exact:
             return ""
         columns = {column.name.lower() for column in table.definition.columns}
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
