@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -23,9 +24,14 @@ ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__path__[0])
 
 
-def test_a_job_runs_on_workers_that_get_the_package_with_it(
-    tmp_path: Path, cluster_a: KafkaBroker, cluster_b: KafkaBroker
-) -> None:
+@pytest.fixture
+def clusters() -> Iterator[dict[str, KafkaBroker]]:
+    """Clusters of its own, because the job names its topics."""
+    with KafkaBroker() as a, KafkaBroker() as b:
+        yield {"a": a, "b": b}
+
+
+def test_a_job_runs_on_workers_that_get_the_package_with_it(tmp_path: Path, clusters: dict[str, KafkaBroker]) -> None:
     """A stream of two clusters is copied exactly once. The workers' Python has nothing installed."""
     page = (ROOT / "docs" / "guides" / "platforms.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -33,11 +39,11 @@ def test_a_job_runs_on_workers_that_get_the_package_with_it(
     subprocess.run([*build, "--config-settings=build-args=--compatibility pypi", str(ROOT)], check=True)
     shutil.copy(ROOT / "examples" / "platforms" / "orders.py", tmp_path)
     streams = []
-    for name, broker in (("a", cluster_a), ("b", cluster_b)):
+    for name, broker in clusters.items():
         broker.create_topic("orders", 2)
         produce(broker.bootstrap_servers, "orders", [(str(i), f"{name}{i}") for i in range(500)])
         streams.append({"clusterId": name, "bootstrapServers": broker.bootstrap_servers, "topics": ["orders"]})
-    cluster_a.create_topic("copies", 2)
+    clusters["a"].create_topic("copies", 2)
     (tmp_path / "streams.json").write_text(json.dumps([{"streamId": "orders", "clusterMetadataList": streams}]))
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -55,7 +61,7 @@ def test_a_job_runs_on_workers_that_get_the_package_with_it(
         given = {
             "MASTER": spark.address,
             "STREAMS": "streams.json",
-            "SERVERS": cluster_a.bootstrap_servers,
+            "SERVERS": clusters["a"].bootstrap_servers,
             "CHECKPOINT": str(tmp_path / "checkpoint"),
             "PATH": f"{path}{os.pathsep}{SPARK_HOME / 'bin'}",
         }
@@ -64,7 +70,7 @@ def test_a_job_runs_on_workers_that_get_the_package_with_it(
         )
         assert done.returncode == 0, done.stderr[-4000:]
     options = {
-        "kafka.bootstrap.servers": cluster_a.bootstrap_servers,
+        "kafka.bootstrap.servers": clusters["a"].bootstrap_servers,
         "subscribe": "copies",
         "kafka.isolation.level": "read_committed",
     }
