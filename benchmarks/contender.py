@@ -314,11 +314,12 @@ class Contender:
         self._scratch.cleanup()
 
     def _create_table(self, name: str, columns: str, options: Options, more: Options) -> None:
+        more = {"scan.startup.mode": "earliest-offset", **more}
         self._environment.execute_sql(f"DROP TABLE IF EXISTS {name}")
         self._environment.execute_sql(
             f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'kafka', "
             + "".join(f"'{option}' = '{text}', " for option, text in more.items())
-            + f"'topic' = '{options['subscribe']}', 'scan.startup.mode' = 'earliest-offset', "
+            + f"'topic' = '{options['subscribe']}', "
             "'scan.bounded.mode' = 'latest-offset', "
             f"'properties.bootstrap.servers' = '{options['kafka.bootstrap.servers']}')"
         )
