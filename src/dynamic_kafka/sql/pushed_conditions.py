@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from sqlglot import exp
+from sqlglot import exp
 
-    from dynamic_kafka.sql.dialect.query import Query
+from dynamic_kafka.sql.dialect.flink import Flink
+from dynamic_kafka.sql.dialect.query import Query, temporal_joins
 
 __all__ = ["Condition", "conditions_of"]
 
@@ -33,11 +33,16 @@ _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 """The units of intervals that are as long at any time."""
 _PIPE = "|>"
 _SIDES = ("this", "expression")
-_PARTS = {"Column": ("this", "table"), "Between": ("this", "low", "high"), "In": ("this", "expressions")}
+_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Column: ("this", "table"),
+    exp.Between: ("this", "low", "high"),
+    exp.In: ("this", "expressions"),
+}
 """The parts of conditions that are known, by their class in the tree; of the others, `_SIDES`."""
 _SELECT = frozenset(("expressions", "from_", "joins", "laterals", "where", "with_", "distinct", "hint"))
 _SELECT |= {"group", "having", "windows", "qualify", "order", "sort", "distribute", "cluster", "limit", "offset"}
 """The parts of a SELECT that are known: WHERE comes before the ones in the second line."""
+_SIGNS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PREFIX = re.compile(r"([^%_\\]+)%")
 """A pattern of LIKE that is a beginning."""
@@ -65,10 +70,6 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
         place: The place of the table's name in the query.
         columns: The table's columns, in lower case.
     """
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import temporal_joins
-
     if query.tree is None or _PIPE in query.text or temporal_joins(query.tree):
         return ()
     table = next(t for t in query.tree.find_all(exp.Table) if t.this.meta.get("start") == place)
@@ -97,8 +98,6 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
 
 def _parts(where: exp.Expr | None) -> Iterator[exp.Expr]:
     """Yield the conditions that a WHERE joins by AND."""
-    from sqlglot import exp
-
     if where is not None:
         condition = where.this.unnest()
         yield from condition.flatten() if isinstance(condition, exp.And) else (condition,)
@@ -106,18 +105,15 @@ def _parts(where: exp.Expr | None) -> Iterator[exp.Expr]:
 
 def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[exp.Expr]]]:
     """Yield the comparisons that all hold where a condition does: what is compared, the sign, and with what."""
-    from sqlglot import exp
-
-    if any(value for name, value in condition.args.items() if name not in _PARTS.get(type(condition).__name__, _SIDES)):
+    if any(value for name, value in condition.args.items() if name not in _PARTS.get(type(condition), _SIDES)):
         return  # such as NOT LIKE
-    signs = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
     match condition:
         case exp.Column():
             yield condition, "=", [exp.true()]
         case exp.Not(this=exp.Column() as column):
             yield column, "=", [exp.false()]
-        case exp.Binary(this=left, expression=right) if type(condition) in signs:
-            sign = signs[type(condition)]
+        case exp.Binary(this=left, expression=right) if type(condition) in _SIGNS:
+            sign = _SIGNS[type(condition)]
             yield left, sign, [right]
             yield right, _TURNED[sign], [left]
         case exp.Between(this=column):
@@ -131,8 +127,6 @@ def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[
 
 def _is_constant(value: exp.Expr) -> bool:
     """Return whether an expression has one value, whenever it is evaluated."""
-    from sqlglot import exp
-
     plain = (exp.Cast, exp.DataType, exp.DataTypeParam, exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Boolean)
     for part in value.walk():
         if isinstance(part, exp.Literal):
@@ -148,8 +142,6 @@ def _is_constant(value: exp.Expr) -> bool:
 
 def _is_of_now(value: exp.Expr) -> bool:
     """Return whether an expression is the time at which a query runs, plus or minus an interval that is always as long."""
-    from sqlglot import exp
-
     match value:
         case exp.Add() | exp.Sub():
             length = value.expression
@@ -168,9 +160,6 @@ def _is_of_now(value: exp.Expr) -> bool:
 
 def _text(constant: exp.Expr) -> str:
     """Return a constant in Flink's SQL."""
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.flink import Flink
 
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("CAST", "TRY_CAST"):  # the tree has a comma

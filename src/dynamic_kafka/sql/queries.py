@@ -180,11 +180,11 @@ class Queries:
         from dynamic_kafka.sql.dialect.translate import translate
         from dynamic_kafka.sql.pushed_conditions import conditions_of
 
+        # With this setting, two names may differ in case alone, and the tree's names are compared without it.
+        if str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
+            return ""
         places = [place for place, name in _views_in(query) if name == view]
-        is_exact = (
-            str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
-        )  # two names may differ in case
-        if len(places) != 1 or places[0] is None or is_exact:
+        if len(places) != 1 or places[0] is None:
             return ""
         columns = {column.name.lower() for column in table.definition.columns}
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
