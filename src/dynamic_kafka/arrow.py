@@ -14,7 +14,7 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
-from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
+from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of, type_at
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
 
 __all__ = ["read_arrow"]
@@ -72,7 +72,7 @@ def read_arrow(
     reader = source.reader(read)
     assert isinstance(reader, DynamicKafkaReader)
     checked = [_checked(condition, types) for condition in conditions]
-    reader.take(checked)
+    reader.take([(one,) for one in checked])
     schema = pa.schema([types.field(name) for name in names])
     return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema))
 
@@ -110,7 +110,14 @@ def _checked(given: Comparison, types: pa.Schema) -> Comparison:
     path, sign, value = given
     name, several = ".".join(path), isinstance(value, tuple)
     values = value if several else (value,)
-    type_ = _type_at(path, types)
+    type_ = type_at(path, types)
+    if type_ is None:
+        depth = next(n for n in range(1, len(path)) if type_at(path[: n + 1], types) is None)
+        known = getattr(type_at(path[:depth], types), "names", [])
+        raise ConfigurationError(
+            f"The condition on '{name}' names a field that '{path[0]}' does not have{suggestion(path[depth], known)}. "
+            "The fields of messages are those in `columns`, or in the registry"
+        )
     if getattr(type_, "tz", None) is not None and any(getattr(one, "tzinfo", True) is None for one in values):
         raise ConfigurationError(
             f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
@@ -120,21 +127,8 @@ def _checked(given: Comparison, types: pa.Schema) -> Comparison:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"The condition on '{name}' needs a value of the type {type_}: {error}") from None
     found = Comparison(path, sign, same if several else same[0])
-    if expression_of([found], types) is None:
+    if expression_of([(found,)], types) is None:
         raise ConfigurationError(f"The condition on '{name}' cannot compare a {type_} with {value!r}")
-    return found
-
-
-def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType:
-    found = types.field(path[0]).type
-    for name in path[1:]:
-        known = found.names if pa.types.is_struct(found) else []
-        if name not in known:
-            raise ConfigurationError(
-                f"The condition on '{'.'.join(path)}' names a field that '{path[0]}' does not have"
-                f"{suggestion(name, known)}. The fields of messages are those in `columns`, or in the registry"
-            )
-        found = found.field(name).type
     return found
 
 

@@ -36,7 +36,9 @@ QUERIES = [
     ("SELECT id FROM t WHERE ts >= NOW() - INTERVAL '20000' DAY", 20),
     ("SELECT id FROM v WHERE id > 3", 10),
     ("SELECT id FROM t /*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */ WHERE o > 4", 10),
+    ("SELECT id FROM t WHERE o > 4 AND (id > 15 OR id IS NULL OR (id > 3 AND id < 8))", 10),
     ("SELECT u.x, t.id FROM u LEFT JOIN t ON u.x = t.id WHERE t.o > 2", None),
+    ("SELECT u.x, t.id FROM u LEFT JOIN t ON u.x = t.id WHERE t.id IS NULL OR t.o > 2", None),
     ("SELECT id FROM t WHERE o > 4 UNION ALL SELECT id FROM t WHERE o < 2", 40),
 ]
 
@@ -145,6 +147,8 @@ def conditions(seed: int, count: int) -> list[str]:
         sign = chance.choice(["=", "<>", "<", "<=", ">", ">="])
         shapes = [f"{column} {sign} {one}", f"{one} {sign} t.{column}", f"{column} BETWEEN {one} AND {other}"]
         shapes += [f"{column} IN ({one}, {other}, {third})", f"({column} {sign} {one} AND {column} <> {other})"]
+        shapes += [f"({column} {sign} {one} OR i IS NULL)", f"(({column} {sign} {one} AND l > 0) OR {column} IS NULL)"]
+        shapes += [f"{column} IS NOT NULL", f"(NOT {column} IS NULL OR {column} {sign} {one})"]
         shapes += [f"{column} NOT IN ({one}, {other})", f"{column} NOT BETWEEN {one} AND {other}"]
         shapes += {
             "b": ["b", "NOT b"],
@@ -201,7 +205,14 @@ def test_rows_that_a_query_does_not_want_are_not_handed_over(
     produce(cluster_a.bootstrap_servers, name, [(None, json.dumps(one).encode()) for one in messages], partition=0)
     create(env, "t", "id BIGINT, s STRING, d DOUBLE", on(cluster_a, name))
     create(env, "skipping", "id BIGINT, s STRING, d DOUBLE", {**on(cluster_a, name), "format.on-error": "skip"})
-    wanted = {"s = 'a' AND id > 3": 2, "d > 2.5": 3, "id IN (1, 2)": 2, "s LIKE 'b%'": 4}
+    wanted = {
+        "s = 'a' AND id > 3": 2,
+        "s IS NULL OR id = 2": 2,
+        "id = 7 OR (s = 'a' AND d < 2)": 3,
+        "d > 2.5": 3,
+        "id IN (1, 2)": 2,
+        "s LIKE 'b%'": 4,
+    }
     with as_batches(env):
         for condition, count in wanted.items():
             df = env.sql_query(f"SELECT id FROM t WHERE {condition}")

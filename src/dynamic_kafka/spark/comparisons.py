@@ -4,9 +4,11 @@ Rules:
 
 1. Conditions on `cluster`, `topic`, `partition`, `offset` and `timestamp` leave out ranges of offsets, as far as the log
    proves that no row of them is wanted (`source.rules.pruning`).
-2. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
+2. A query's conditions are in conjunctive form: of each `AnyOf`, one comparison has to hold. Those of several leave out no
+   offsets.
+3. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
    what `format.on-error` says, whatever the conditions are.
-3. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
+4. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
 
 `read_arrow` has them from its user, and a query of SQL from its text (`sql.wanted_rows`). Spark's own filters are not taken:
 Spark 4.1 to 4.3 keep what a reader makes of them for all queries on one DataFrame, so `df.where(...)` would take rows from
@@ -18,10 +20,10 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
@@ -31,10 +33,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-__all__ = ["SIGNS", "Comparison", "as_text", "condition_of", "described", "expression_of", "from_text"]
+__all__ = [
+    "SIGNS",
+    "AnyOf",
+    "Comparison",
+    "as_text",
+    "condition_of",
+    "described",
+    "expression_of",
+    "from_text",
+    "type_at",
+]
 
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
-"""The operators that users know. Queries of SQL have `starts with`, too."""
+"""The operators that users know. Queries of SQL have `starts with` and those of `_UNARY`, too."""
+_UNARY = ("is null", "is not null")
+_SEVERAL = ("in", "not in")
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT: tuple[tuple[str, type], ...] = (
@@ -52,28 +66,33 @@ _EXACT: tuple[tuple[str, type], ...] = (
 
 
 class Comparison(NamedTuple):
-    """A condition that holds for all wanted rows.
+    """A comparison of a column with constants.
 
     Args:
         path: A column, or a field in one.
         sign: The operator.
-        value: What the column is compared with; a tuple for `in` and `not in`.
+        value: What the column is compared with; a tuple for `in` and `not in`; None for `is null` and `is not null`.
     """
 
     path: tuple[str, ...]
     sign: str
-    value: Any
+    value: Any = None
 
 
-def as_text(comparisons: Iterable[tuple[Comparison, pa.DataType]]) -> str:
-    """Return comparisons, each with the type of its value, as the text of an option."""
+AnyOf = tuple[Comparison, ...]
+"""A condition that holds for all wanted rows: one of the comparisons is true."""
+
+
+def as_text(conditions: Iterable[AnyOf], types: Mapping[tuple[str, ...], pa.DataType]) -> str:
+    """Return conditions as the text of an option; `types` has those of their columns."""
     import pyarrow as pa
 
     names, columns = [], []
-    for found, type_ in comparisons:
-        values = list(found.value) if found.sign in ("in", "not in") else [found.value]
-        names.append(json.dumps([found.path, found.sign]))
-        columns.append(pa.array([values], pa.list_(type_)))
+    for number, any_of in enumerate(conditions):
+        for path, sign, value in any_of:
+            values = [] if sign in _UNARY else list(value) if sign in _SEVERAL else [value]
+            names.append(json.dumps([number, path, sign]))
+            columns.append(pa.array([values], pa.list_(types[path])))
     batch = pa.RecordBatch.from_arrays(columns, names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -81,30 +100,37 @@ def as_text(comparisons: Iterable[tuple[Comparison, pa.DataType]]) -> str:
     return base64.b64encode(sink.getvalue()).decode()
 
 
-def from_text(text: str) -> tuple[Comparison, ...]:
-    """Return the comparisons of an option's text."""
+def from_text(text: str) -> tuple[AnyOf, ...]:
+    """Return the conditions of an option's text."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(base64.b64decode(text)) as reader:
         (batch,) = reader
-    found = []
+    found: dict[int, AnyOf] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        path, sign = json.loads(name)
+        number, path, sign = json.loads(name)
         values = column[0].as_py()
-        found.append(Comparison(tuple(path), sign, tuple(values) if sign in ("in", "not in") else values[0]))
-    return tuple(found)
+        value = tuple(values) if sign in _SEVERAL else values[0] if values else None
+        found[number] = (*found.get(number, ()), Comparison(tuple(path), sign, value))
+    return tuple(found.values())
 
 
 def described(text: str) -> str:
-    """Return the comparisons of an option's text for people."""
-    of_messages = [one for one in from_text(text) if one.path[0] != HISTORY_ROW]
-    return " AND ".join(f"{'.'.join(one.path)} {one.sign} {one.value!r}" for one in of_messages)
+    """Return the conditions of an option's text for people."""
+    found = []
+    for any_of in from_text(text):
+        if any_of[0].path[0] != HISTORY_ROW:
+            known = [f"{'.'.join(p)} {sign}" + ("" if sign in _UNARY else f" {value!r}") for p, sign, value in any_of]
+            found.append(known[0] if len(known) == 1 else f"({' OR '.join(known)})")
+    return " AND ".join(found)
 
 
-def condition_of(found: Comparison) -> Condition | None:
-    """Return a comparison as a condition that leaves out ranges of offsets; None if it leaves out none."""
-    (column, *inner), sign = found.path, found.sign
-    values = found.value if sign == "in" else (found.value,)
+def condition_of(any_of: AnyOf) -> Condition | None:
+    """Return a condition as one that leaves out ranges of offsets; None if it leaves out none."""
+    if len(any_of) > 1:
+        return None
+    (((column, *inner), sign, value),) = any_of
+    values = value if sign == "in" else (value,)
     wanted = _OFFSETS.get(column)
     if inner or wanted is None or not all(type(one) is wanted for one in values):
         return None
@@ -117,19 +143,23 @@ def condition_of(found: Comparison) -> Condition | None:
     return Condition(column, sign, tuple(values) if sign == "in" else values[0])
 
 
-def expression_of(comparisons: Iterable[Comparison], types: pa.Schema) -> pc.Expression | None:
-    """Return comparisons as one expression on batches; None without one.
+def expression_of(conditions: Iterable[AnyOf], types: pa.Schema) -> pc.Expression | None:
+    """Return conditions as one expression on batches; None without one.
 
     Args:
-        comparisons: The comparisons. One with a column that does not exist, or with another type's value, is ignored.
+        conditions: The conditions. One with a column that does not exist, or with another type's value, is ignored.
         types: The columns of the batches.
     """
-    found = (_expression(one, type_) for one in comparisons if (type_ := _type_at(one.path, types)) is not None)
-    known = [expression for expression in found if expression is not None]
-    return reduce(and_, known) if known else None
+    found = None
+    for any_of in conditions:
+        compared = [_expression(one, type_at(one.path, types)) for one in any_of]
+        known = [expression for expression in compared if expression is not None]
+        if len(known) == len(any_of):
+            found = reduce(or_, known) if found is None else found & reduce(or_, known)
+    return found
 
 
-def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:
+def type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:
     """Return the type of a column, or of a field in one; None if it does not exist."""
     found: Any = types
     for name in path:
@@ -139,13 +169,17 @@ def _type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:
     return found
 
 
-def _expression(found: Comparison, type_: pa.DataType) -> pc.Expression | None:
+def _expression(found: Comparison, type_: pa.DataType | None) -> pc.Expression | None:
     """Return a comparison with a column of a type; None if they cannot be compared."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if type_ is None:
+        return None
     field = pc.field(*found.path)
-    values = tuple(found.value) if found.sign in ("in", "not in") else (found.value,)
+    if found.sign in _UNARY:
+        return field.is_null() if found.sign == "is null" else field.is_valid()
+    values = tuple(found.value) if found.sign in _SEVERAL else (found.value,)
     if None in values:
         if found.sign != "in":
             return pc.scalar(False)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.rules.planning import ReadTask
     from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
-    from dynamic_kafka.spark.comparisons import Comparison
+    from dynamic_kafka.spark.comparisons import AnyOf
     from dynamic_kafka.spark.message_formats import MessageFormats
     from dynamic_kafka.spark.messages import Messages
 
@@ -401,7 +401,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     _conditions: tuple[Condition, ...] = ()
     _where: pc.Expression | None = None
 
-    def take(self, wanted: Sequence[Comparison]) -> None:
+    def take(self, wanted: Sequence[AnyOf]) -> None:
         """Leave out offsets and rows that are not wanted; see `comparisons`. The query has to drop all others itself."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -410,7 +410,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         from dynamic_kafka.spark.comparisons import condition_of, expression_of
 
         self._conditions = tuple(found for one in wanted if (found := condition_of(one)) is not None)
-        compared = {one.path[0] for one in wanted} - {HISTORY_ROW}
+        compared = {one.path[0] for any_of in wanted for one in any_of} - {HISTORY_ROW}
         types = {c.name: arrow_type(c.dataType) for c in self._schema.fields if c.name in compared}
         self._where = where = expression_of(wanted, pa.schema(types))
         if where is None:

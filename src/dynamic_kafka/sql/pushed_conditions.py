@@ -1,12 +1,14 @@
 """Which conditions of a batch query its source can use: comparisons of a table's columns with constants. Pure.
 
+They are in conjunctive form: of each `AnyOf`, one comparison has to hold.
+
 Spark evaluates the query with all its conditions again, so one that is not found here costs only time. One that is found
 has to leave the query's rows as they are:
 
 1. It is one of the conditions that a WHERE joins by AND, of the SELECT that reads the table. So no row without it gets out
    of that SELECT.
-2. It is not true for a NULL. So it may be evaluated below any join: a row that an outer join makes of a missing one has
-   NULLs, and the WHERE drops it.
+2. It is not true for a NULL, or the SELECT reads the table alone. So it may be evaluated below any join: a row that an
+   outer join makes of a missing one has NULLs, and the WHERE drops it.
 3. The query names the table once, so no other part of it needs the rows that are left out.
 4. Its constants have the same values whenever the query runs. `NOW()` moves on until then, so it is only taken for a lower
    bound, where an earlier time leaves out less.
@@ -18,6 +20,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, product
+from math import prod
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -25,12 +29,14 @@ from sqlglot import exp
 from dynamic_kafka.sql.dialect.flink import Flink
 from dynamic_kafka.sql.dialect.query import Query, temporal_joins
 
-__all__ = ["Condition", "conditions_of"]
+__all__ = ["AnyOf", "Condition", "conditions_of"]
 
 _CONSTANT_FUNCTIONS = frozenset(("CAST", "TRY_CAST", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "TO_DATE"))
 """Functions that have one value in a query if their arguments have."""
 _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 """The units of intervals that are as long at any time."""
+_MOST = 64
+"""The most `AnyOf` that are made of one OR."""
 _PIPE = "|>"
 _SIDES = ("this", "expression")
 _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -53,8 +59,8 @@ class Condition(NamedTuple):
 
     Args:
         column: The column's name as the query has it.
-        sign: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `starts with`.
-        constants: Expressions of Flink: one, or for `in` at least one.
+        sign: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `starts with`, `is null` or `is not null`.
+        constants: Expressions of Flink: one, for `in` at least one, and none for the last two.
     """
 
     column: str
@@ -62,7 +68,10 @@ class Condition(NamedTuple):
     constants: tuple[str, ...]
 
 
-def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[Condition, ...]:
+AnyOf = tuple[Condition, ...]
+
+
+def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[AnyOf, ...]:
     """Return the conditions of a query on the columns of one of its tables.
 
     Args:
@@ -86,21 +95,29 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[C
         return ()  # `t.x` may be a field of a column `t`
     joined = select.args.get("joins") or select.args.get("laterals")
     names = {name} if joined else {name, ""}
-    return tuple(
-        Condition(column.name, sign, tuple(map(_text, constants)))
-        for part in _parts(select.args.get("where"))
-        for column, sign, constants in _comparisons(part)
-        if isinstance(column, exp.Column) and len(column.parts) <= 2
-        if column.name.lower() in columns and column.table.lower() in names
-        if all(_is_constant(constant) or (sign in (">", ">=") and _is_of_now(constant)) for constant in constants)
-    )
 
+    def taken(condition: exp.Expr) -> Iterator[AnyOf]:
+        for column, sign, constants in _comparisons(condition):
+            if not isinstance(column, exp.Column) or len(column.parts) > 2 or (sign == "is null" and joined):
+                continue
+            if column.name.lower() not in columns or column.table.lower() not in names:
+                continue
+            if all(_is_constant(one) or (sign in (">", ">=") and _is_of_now(one)) for one in constants):
+                yield (Condition(column.name, sign, tuple(map(_text, constants))),)
 
-def _parts(where: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yield the conditions that a WHERE joins by AND."""
-    if where is not None:
-        condition = where.this.unnest()
-        yield from condition.flatten() if isinstance(condition, exp.And) else (condition,)
+    def conjunction(condition: exp.Expr) -> Iterator[AnyOf]:
+        match condition := condition.unnest():
+            case exp.And():
+                yield from chain.from_iterable(map(conjunction, condition.flatten()))
+            case exp.Or():
+                sides = [tuple(conjunction(side)) for side in condition.flatten()]
+                if prod(map(len, sides)) <= _MOST:
+                    yield from (tuple(chain.from_iterable(several)) for several in product(*sides))
+            case _:
+                yield from taken(condition)
+
+    where = select.args.get("where")
+    return () if where is None else tuple(conjunction(where.this))
 
 
 def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[exp.Expr]]]:
@@ -112,6 +129,10 @@ def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[
             yield condition, "=", [exp.true()]
         case exp.Not(this=exp.Column() as column):
             yield column, "=", [exp.false()]
+        case exp.Is(this=column, expression=exp.Null()):
+            yield column, "is null", []
+        case exp.Not(this=exp.Is(this=column, expression=exp.Null())):
+            yield column, "is not null", []
         case exp.Binary(this=left, expression=right) if type(condition) in _SIGNS:
             sign = _SIGNS[type(condition)]
             yield left, sign, [right]

@@ -7,7 +7,8 @@ column without a change of the column, and if it is a value of the column's type
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -31,13 +32,15 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.spark.columns import HISTORY_ROW
-from dynamic_kafka.spark.comparisons import Comparison, as_text
+from dynamic_kafka.spark.comparisons import AnyOf, Comparison, as_text
 from dynamic_kafka.sql.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.types import cast_type
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, SparkSession
 
+    from dynamic_kafka.sql import pushed_conditions
     from dynamic_kafka.sql.pushed_conditions import Condition
     from dynamic_kafka.sql.table import KafkaTable
 
@@ -70,7 +73,10 @@ class _Place(NamedTuple):
 
 
 def wanted_rows(
-    spark: SparkSession, table: KafkaTable, conditions: Iterable[Condition], translate: Callable[[str], str]
+    spark: SparkSession,
+    table: KafkaTable,
+    conditions: Iterable[pushed_conditions.AnyOf],
+    translate: Callable[[str], str],
 ) -> str:
     """Return the conditions as the source's option; empty if it cannot use one.
 
@@ -82,33 +88,45 @@ def wanted_rows(
     """
     places, with_history = _places(table), "history.path" in table.source
     try:
-        found = [condition for condition in conditions if condition.column.lower() in places]
-        texts = list(dict.fromkeys(text for condition in found for text in condition.constants))
-        if not texts:
-            return ""
-        selected = translate(f"SELECT {', '.join(f'{text} AS c{i}' for i, text in enumerate(texts))}")
-        constants = spark.sql(f"{selected} FROM VALUES (0)")  # which Spark calculates without a job
-        types = constants.schema
-        taken: list[tuple[Comparison, _Place]] = []
-        asked: list[Column] = []
-        for column, sign, given in found:
-            place = places[column.lower()]
-            names = [f"c{texts.index(text)}" for text in given]
-            if all(_is_compared(place, types[name].dataType, sign) for name in names):
-                asked += (_exact(F.col(name), place).alias(f"v{len(asked) + i}") for i, name in enumerate(names))
-                taken.append((Comparison(place.path, sign, len(names)), place))
-        values = iter(constants.select(*asked).collect()[0] if asked else ())
-        comparisons = []
-        for (path, sign, count), place in taken:
-            several = tuple(_of_python(next(values), place.type) for _ in range(count))
-            if None not in several:
-                value, type_ = several if sign == "in" else several[0], arrow_type(place.type)
-                comparisons.append((Comparison(path, sign, value), type_))
-                if with_history and place.type == place.declared:
-                    comparisons.append((Comparison((HISTORY_ROW, place.column), sign, value), type_))
+        found = [any_of for any_of in conditions if all(one.column.lower() in places for one in any_of)]
+        values = _constants(spark, places, chain.from_iterable(found), translate)
+        taken: list[AnyOf] = []
+        types: dict[tuple[str, ...], pa.DataType] = {}
+        for any_of in found:
+            of_any = [places[one.column.lower()] for one in any_of]
+            given = [tuple(values.get((one, text)) for text in one.constants) for one in any_of]
+            if any(None in several for several in given):
+                continue
+            for paths in ([place.path for place in of_any], [(HISTORY_ROW, place.column) for place in of_any]):
+                if paths[0][0] == HISTORY_ROW and not (with_history and all(p.type == p.declared for p in of_any)):
+                    continue
+                types |= {path: arrow_type(place.type) for path, place in zip(paths, of_any, strict=True)}
+                taken.append(
+                    tuple(
+                        Comparison(path, one.sign, several if one.sign == "in" else several[0] if several else None)
+                        for path, one, several in zip(paths, any_of, given, strict=True)
+                    )
+                )
     except (PySparkException, SqlError, ValueError, OverflowError):  # also times that Python does not have
         return ""
-    return as_text(comparisons) if comparisons else ""
+    return as_text(taken, types) if taken else ""
+
+
+def _constants(
+    spark: SparkSession, places: Mapping[str, _Place], found: Iterable[Condition], translate: Callable[[str], str]
+) -> dict[tuple[Condition, str], Any]:
+    """Return the constants of conditions as values of their columns; without those that are not compared as they are."""
+    asked = {(one, text): places[one.column.lower()] for one in found for text in one.constants}
+    if not asked:
+        return {}
+    names = {text: f"c{i}" for i, text in enumerate(dict.fromkeys(text for _, text in asked))}
+    selected = translate(f"SELECT {', '.join(f'{text} AS {name}' for text, name in names.items())}")
+    constants = spark.sql(f"{selected} FROM VALUES (0)")  # which Spark calculates without a job
+    types = {text: constants.schema[name].dataType for text, name in names.items()}
+    known = {key: place for key, place in asked.items() if _is_compared(place, types[key[1]], key[0].sign)}
+    exact = [_exact(F.col(names[text]), place).alias(f"v{i}") for i, ((_, text), place) in enumerate(known.items())]
+    row = constants.select(*exact).collect()[0] if exact else ()
+    return {key: _of_python(value, place.type) for (key, place), value in zip(known.items(), row, strict=True)}
 
 
 def _places(table: KafkaTable) -> dict[str, _Place]:

@@ -76,7 +76,7 @@ def test_what_is_kept_is_what_spark_keeps(case: tuple[pa.DataType, list[Any], Co
     inner = pa.array([filled if row is None else row for row in rows], type_)
     mask = pa.array([row is None for row in rows])
     batch = pa.record_batch({"v": pa.StructArray.from_arrays([inner], ["x"], mask=mask), "n": list(range(len(rows)))})
-    expression = expression_of([found], batch.schema)
+    expression = expression_of([(found,)], batch.schema)
     if expression is None:
         values = found.value if isinstance(found.value, tuple) else (found.value,)
         assert any(isinstance(value, float) and math.isnan(value) for value in values)
@@ -102,4 +102,4 @@ def test_what_is_kept_is_what_spark_keeps(case: tuple[pa.DataType, list[Any], Co
 def test_values_that_are_not_of_the_columns_type_cannot_be_compared(name: str, sign: str, value: Any) -> None:
     """Nor one that the type does not have, NaN, and columns that do not exist."""
     types = {"n": pa.int8(), "t": pa.timestamp("us", "UTC"), "d": pa.decimal128(5, 2), "f": pa.float64()}
-    assert expression_of([Comparison((name,), sign, value)], pa.schema(types)) is None
+    assert expression_of([(Comparison((name,), sign, value),)], pa.schema(types)) is None

@@ -14,7 +14,9 @@ def found(query: str) -> list[str]:
     """Return the conditions on the table `t`, as texts."""
     place = query.index(" t ") + 1
     conditions = conditions_of(parse_query(query.strip()), place, COLUMNS)
-    return [f"{one.column} {one.sign} {', '.join(one.constants)}" for one in conditions]
+    return [
+        " OR ".join(f"{c} {sign} {', '.join(given)}".rstrip() for c, sign, given in any_of) for any_of in conditions
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,13 @@ def found(query: str) -> list[str]:
         ("ts >= CAST('2024-01-01' AS TIMESTAMP_LTZ(3))", ["ts >= CAST('2024-01-01' AS TIMESTAMP_LTZ(3))"]),
         ("flag AND s LIKE 'it''s%'", ["flag = TRUE", "s starts with 'it''s'"]),
         ("NOT flag", ["flag = FALSE"]),
+        ("off IS NULL AND s IS NOT NULL", ["off is null", "s is not null"]),
+        ("off > 5 OR (a = 1 OR b IS NULL) OR flag", ["off > 5 OR a = 1 OR b is null OR flag = TRUE"]),
+        ("off = 9 OR (off BETWEEN 1 AND 2 AND RAND() < 1)", ["off = 9 OR off >= 1", "off = 9 OR off <= 2"]),
+        (
+            "(a = 1 AND b = 2) OR (a = 3 AND off = 4)",
+            ["a = 1 OR a = 3", "a = 1 OR off = 4", "b = 2 OR a = 3", "b = 2 OR off = 4"],
+        ),
     ],
 )
 def test_comparisons_with_constants_are_found(where: str, conditions: list[str]) -> None:
@@ -42,9 +51,12 @@ def test_comparisons_with_constants_are_found(where: str, conditions: list[str])
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT * FROM t WHERE off > 5 OR a = 1",
+        "SELECT * FROM t WHERE off > 5 OR a = 1 OR s LIKE '_'",
         "SELECT * FROM t WHERE NOT off > 5",
-        "SELECT * FROM t WHERE off IS NULL",
+        "SELECT * FROM t WHERE " + " OR ".join(["(a > 1 AND b > 1)"] * 7),
+        "SELECT * FROM t WHERE (a > 1 OR b > 1) IS NULL AND (off > 5) IS NOT NULL",
+        "SELECT * FROM t , u WHERE t.off > 5 OR u.a = 1",
+        "SELECT * FROM u LEFT JOIN t ON u.a = t.a WHERE t.off IS NULL OR t.off > 5",
         "SELECT * FROM t WHERE off > a",
         "SELECT * FROM t WHERE off > RAND() * 10",
         "SELECT * FROM t WHERE off + 1 > 5",

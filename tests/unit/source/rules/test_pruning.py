@@ -156,4 +156,4 @@ NOON = dt.datetime(2024, 3, 31, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
 )
 def test_a_comparison_that_is_not_known_leaves_out_nothing(found: Comparison, condition: Condition | None) -> None:
     """Those on coordinates are taken, with values of the columns' types."""
-    assert condition_of(found) == condition
+    assert condition_of((found,)) == condition
