@@ -247,11 +247,18 @@ def _times(settings: HistorySettings, inspected: Sequence[Inspected]) -> list[An
     return times
 
 
-def reader_of(history: FrozenHistory) -> Callable[[HistoryPiece, Mapping[str, Any]], Iterator[Any]]:
-    """Return what reads columns of the pieces of a history. It takes the types that they should have."""
+def reader_of(
+    history: FrozenHistory, where: Callable[[Any], Any] | None = None
+) -> Callable[[HistoryPiece, Mapping[str, Any]], Iterator[Any]]:
+    """Return what reads columns of the pieces of a history. It takes the types that they should have.
+
+    Args:
+        history: The history.
+        where: As in `HistoryTask`. Parts of Parquet files without a wanted row are not read.
+    """
     from dynamic_kafka.history import parquet, tabular
 
     folder = open_folder(history.location, history.format)
     if FORMATS[history.format].is_tabular:
         return partial(tabular.read, folder, history.format)
-    return partial(parquet.read, folder)
+    return partial(parquet.read, folder, where)

@@ -6,7 +6,7 @@ their rows follow from the list of files alone. Offsets that no file has, and Ka
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -156,10 +156,12 @@ class HistoryTask(NamedTuple):
     Attributes:
         history: The history, without its files.
         pieces: What to read, in order.
+        where: Returns, for a schema of Arrow, an expression that is true for all wanted rows, or None.
     """
 
     history: FrozenHistory
     pieces: list[HistoryPiece]
+    where: Callable[[Any], Any] | None = None
 
 
 def pieces(history: FrozenHistory, start: int, end: int) -> Iterator[HistoryPiece]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import accumulate, groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dynamic_kafka.errors import HistoryError
@@ -74,8 +76,13 @@ def checksum(opened: Any, size: int) -> int:
     return zlib.crc32(opened.read_at(length, max(size - 8 - length, 0)))
 
 
-def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a piece with these columns of the file.
+def read(
+    folder: Folder,
+    where: Callable[[pa.Schema], pc.Expression | None] | None,
+    piece: HistoryPiece,
+    columns: Mapping[str, pa.DataType],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a piece with these columns of the file, without row groups that have none of the wanted rows.
 
     Raises:
         HistoryError: If the file is not the same any more, or cannot be read.
@@ -88,21 +95,41 @@ def read(folder: Folder, piece: HistoryPiece, columns: Mapping[str, pa.DataType]
         )
         if tuple(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)) != file.rows:
             raise HistoryError(folder.shown(file.path), "was written again")
-        groups, skipped, position = [], 0, 0
-        for i, rows in enumerate(file.rows):
-            if position < piece.last and position + rows > piece.first:
-                groups.append(i)
-            elif not groups:
-                skipped += rows
-            position += rows
-        position = skipped
-        for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
-            begin, end = max(piece.first - position, 0), min(piece.last - position, len(batch))
-            position += len(batch)
-            if begin < end:
-                yield batch.slice(begin, end - begin)
-            if position >= piece.last:
-                break
+        wanted = (
+            range(len(file.rows)) if where is None else _wanted_groups(opened, parquet.schema_arrow, columns, where)
+        )
+        starts = [0, *accumulate(file.rows)]
+        groups = [i for i in wanted if starts[i] < piece.last and starts[i + 1] > piece.first]
+        # Groups that follow each other are read together.
+        for _, run in groupby(enumerate(groups), lambda numbered: numbered[1] - numbered[0]):
+            together = [group for _, group in run]
+            position = starts[together[0]]
+            for batch in parquet.iter_batches(_BATCH_ROWS, together, list(columns), use_threads=False):
+                begin, end = max(piece.first - position, 0), min(piece.last - position, len(batch))
+                position += len(batch)
+                if begin < end:
+                    yield batch.slice(begin, end - begin)
+                if position >= piece.last:
+                    break
+
+
+def _wanted_groups(
+    opened: Any,
+    schema: pa.Schema,
+    columns: Mapping[str, pa.DataType],
+    where: Callable[[pa.Schema], pc.Expression | None],
+) -> list[int]:
+    """Return the row groups of a file that may have wanted rows, by their statistics.
+
+    Those of whole numbers and times are used, where the file has the column's type: those of floating numbers leave out NaN,
+    and those of texts have had another order in some versions of Parquet.
+    """
+    import pyarrow.dataset as ds
+
+    known = (f for f in schema if f.type == columns.get(f.name))
+    found = where(pa.schema([f for f in known if pa.types.is_integer(f.type) or pa.types.is_temporal(f.type)]))
+    fragment = ds.ParquetFileFormat().make_fragment(opened)
+    return [group.id for group in (fragment if found is None else fragment.subset(found, schema)).row_groups]
 
 
 def _earliest(parquet: pq.ParquetFile, group: int, column: str) -> Any:

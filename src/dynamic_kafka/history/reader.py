@@ -42,7 +42,7 @@ def read_history(
     """
     history, limit = task.history, task.history.limit
     of_source = _of_table if history.decoded else _of_source
-    read = reader_of(history)
+    read = reader_of(history, task.where)
     wanted = {field.name: field.type for field in schema}
     if history.decoded:
         if HISTORY_ROW not in schema.names:

@@ -6,9 +6,10 @@ Rules:
    proves that no row of them is wanted (`source.rules.pruning`).
 2. A query's conditions are in conjunctive form: of each `AnyOf`, one comparison has to hold. Those of several leave out no
    offsets.
-3. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
+3. In a history's Parquet files, they leave out row groups whose statistics show that no row is wanted.
+4. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
    what `format.on-error` says, whatever the conditions are.
-4. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
+5. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
 
 `read_arrow` has them from its user, and a query of SQL from its text (`sql.wanted_rows`). Spark's own filters are not taken:
 Spark 4.1 to 4.3 keep what a reader makes of them for all queries on one DataFrame, so `df.where(...)` would take rows from
@@ -157,6 +158,12 @@ def expression_of(conditions: Iterable[AnyOf], types: pa.Schema) -> pc.Expressio
         if len(known) == len(any_of):
             found = reduce(or_, known) if found is None else found & reduce(or_, known)
     return found
+
+
+def of_history(conditions: Iterable[AnyOf], *, decoded: bool) -> list[AnyOf]:
+    """Return the conditions on columns of a history's files: those of the source, or if `decoded` those of a table."""
+    kept = [any_of for any_of in conditions if all((one.path[0] == HISTORY_ROW) == decoded for one in any_of)]
+    return [tuple(one._replace(path=one.path[decoded:]) for one in any_of) for any_of in kept]
 
 
 def type_at(path: tuple[str, ...], types: pa.Schema) -> pa.DataType | None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
@@ -400,6 +401,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
 
     _conditions: tuple[Condition, ...] = ()
     _where: pc.Expression | None = None
+    _wanted: tuple[AnyOf, ...] = ()
 
     def take(self, wanted: Sequence[AnyOf]) -> None:
         """Leave out offsets and rows that are not wanted; see `comparisons`. The query has to drop all others itself."""
@@ -409,6 +411,7 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         from dynamic_kafka.formats.arrow import arrow_type
         from dynamic_kafka.spark.comparisons import condition_of, expression_of
 
+        self._wanted = tuple(wanted)
         self._conditions = tuple(found for one in wanted if (found := condition_of(one)) is not None)
         compared = {one.path[0] for any_of in wanted for one in any_of} - {HISTORY_ROW}
         types = {c.name: arrow_type(c.dataType) for c in self._schema.fields if c.name in compared}
@@ -434,7 +437,16 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
         tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
-        return [DynamicKafkaInputPartition(task) for task in tasks]
+        return [DynamicKafkaInputPartition(self._narrowed(task)) for task in tasks]
+
+    def _narrowed(self, task: ReadTask) -> ReadTask:
+        """Return a task that knows which rows of a history are wanted."""
+        if task.history is None or not self._wanted:
+            return task
+        from dynamic_kafka.spark.comparisons import expression_of, of_history
+
+        wanted = of_history(self._wanted, decoded=task.history.history.decoded)
+        return task._replace(history=task.history._replace(where=partial(expression_of, wanted)))
 
 
 class DynamicKafkaStreamReader(_ExecutorSide, DataSourceStreamReader, SupportsTriggerAvailableNow):

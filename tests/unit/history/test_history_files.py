@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import random
 import shutil
 import types
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.spark.columns import HISTORY_ROW
+from dynamic_kafka.spark.comparisons import Comparison, expression_of
 
 SCHEMA = arrow_schema(COLUMNS)
 
@@ -43,11 +47,16 @@ def frozen(path: Path | str, **changes: Any) -> Frozen:
 
 
 def read(
-    found: Frozen, start: int = 0, end: int | None = None, schema: pa.Schema = SCHEMA, **how: Any
+    found: Frozen,
+    start: int = 0,
+    end: int | None = None,
+    schema: pa.Schema = SCHEMA,
+    where: Callable[[pa.Schema], Any] | None = None,
+    **how: Any,
 ) -> list[dict[str, Any]]:
     """Rows of a history, in order."""
     history = found.history
-    task = HistoryTask(history, list(pieces(history, start, history.rows if end is None else end)))
+    task = HistoryTask(history, list(pieces(history, start, history.rows if end is None else end)), where)
     batches = read_history(task, schema, **{"fail_on_data_loss": True, **how})
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -731,6 +740,69 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     os.utime(tmp_path / "a.parquet", ns=(1, 1))
     with pytest.raises(HistoryError, match="was written again"):
         list(batches)
+
+
+_VALUES = {
+    "offset": st.integers(-1, 60),
+    "partition": st.integers(0, 1),
+    "timestamp": st.integers(-1, 60).map(lambda ms: datetime.fromtimestamp(1_700_000_000 + ms / 1000, UTC)),
+    "topic": st.sampled_from(["t", "u"]),
+}
+
+
+@given(st.data())
+def test_row_groups_without_a_wanted_row_are_not_read(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """No wanted row is left out, wherever a task begins and ends, also if a column has nulls or is not in the file."""
+    path = tmp_path_factory.mktemp("history")
+    rows = records("t", data.draw(st.permutations(range(40)))) if data.draw(st.booleans()) else records("t", range(40))
+    for row in rows[: data.draw(st.sampled_from([0, 3, 40]))]:
+        row["timestamp"] = None
+    write(path / "a.parquet", rows, row_group_size=data.draw(st.integers(3, 12)))
+    found = frozen(path, switch="starting-offsets")
+    comparison = st.sampled_from(sorted(_VALUES)).flatmap(
+        lambda name: st.builds(
+            Comparison,
+            st.just((name,)),
+            st.sampled_from(["=", "!=", "<", ">=", "is null", "is not null"]),
+            _VALUES[name],
+        )
+    )
+    wanted = [tuple(any_of) for any_of in data.draw(st.lists(st.lists(comparison, min_size=1, max_size=2), max_size=3))]
+    start = data.draw(st.integers(0, 40))
+    end = data.draw(st.integers(start, 40))
+    truth = expression_of(wanted, SCHEMA)
+    rows, fewer = (
+        pa.Table.from_pylist(read(found, start, end, where=where), SCHEMA)
+        for where in (None, partial(expression_of, wanted))
+    )
+    assert fewer == rows if truth is None else fewer.filter(truth) == rows.filter(truth)
+
+
+def test_the_statistics_of_row_groups_say_what_is_left_out(tmp_path: Path) -> None:
+    """Those of whole numbers and times, in a task for a part of a file; a text leaves out nothing."""
+    write(tmp_path / "a.parquet", records("t", range(40)), row_group_size=10)
+    found = frozen(tmp_path)
+
+    def of(sign: str, value: Any, column: str = "offset") -> list[int]:
+        where = partial(expression_of, [(Comparison((column,), sign, value),)])
+        return offsets(read(found, 5, 35, where=where))
+
+    assert of("<", 12) == list(range(5, 20))
+    assert of("in", (7, 32)) == [*range(5, 10), *range(30, 35)]
+    assert of(">=", datetime.fromtimestamp(1_700_000_000.03, UTC), "timestamp") == list(range(30, 35))
+    assert of("is null", None) == []
+    assert of("=", "u", "topic") == list(range(5, 35))
+
+
+def test_a_nan_that_statistics_do_not_show_is_read(tmp_path: Path) -> None:
+    """It is another number than all others."""
+    write(tmp_path / "a.parquet", [{"d": 1.5}, {"d": math.nan}], types={"d": pa.float64()})
+    row = pa.struct([("d", pa.float64())])
+    found = frozen(tmp_path, row=row, switch="starting-offsets")
+    where = partial(expression_of, [(Comparison(("d",), "!=", 1.5),)])
+    assert len(read(found, schema=pa.schema([(HISTORY_ROW, row)]), where=where)) == 2
 
 
 def test_tables_of_pandas_are_read(tmp_path: Path) -> None:
