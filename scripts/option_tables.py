@@ -15,10 +15,10 @@ from dynamic_kafka.options import markdown_table
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.spark.message_formats import MESSAGE_OPTIONS
-from dynamic_kafka.sql.config import SETTINGS
-from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
-from dynamic_kafka.sql.options import SQL_OPTIONS, SQL_PREFIXES
-from dynamic_kafka.sql.tables import OTHERS
+from dynamic_kafka.sql.connectors.all import OTHERS
+from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
+from dynamic_kafka.sql.session.config import SETTINGS
+from dynamic_kafka.sql.tables.options import SQL_OPTIONS, SQL_PREFIXES
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction, follow
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,

@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
 
 VALUE_ROW = "value_row"
 """The column with the values that were decoded where they were read, a struct. `value` is null beside a row, and has its
-bytes beside a null or an error. `sql.scan` asks for it; it is no column for users."""
+bytes beside a null or an error. `sql.connectors.scan` asks for it; it is no column for users."""
 
 
 def arrow_schema(columns: Iterable[str], value_row: pa.Field | None = None) -> pa.Schema:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from dynamic_kafka.formats import ROW_KIND, ROWS
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
-from dynamic_kafka.sql.table import Encoding, table_of
-from dynamic_kafka.sql.types import string_literal
+from dynamic_kafka.sql.tables.table import Encoding, table_of
+from dynamic_kafka.sql.tables.types import string_literal
 from tests.flink_answers.messages import Case
 from tests.flink_answers.protobuf_messages import descriptors
 from tests.flink_answers.record_formats import FORMAT_ANSWERS

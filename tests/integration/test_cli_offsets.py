@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ClusterUnavailableError
-from dynamic_kafka.sink.chain import Chain, Record, State
-from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log.chain import Chain, Record, State
+from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import MetadataFile, Query, read_all
 from tests.spark.tables import Topic

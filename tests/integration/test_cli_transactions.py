@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionDescription
-from dynamic_kafka.sink.chain import Record, State, Transaction
-from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log.chain import Record, State, Transaction
+from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.sink.transactional_ids import transactional_id
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.brokers import SECURED_USERS, committed, leave_open

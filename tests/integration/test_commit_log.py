@@ -17,13 +17,13 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Res
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, TransactionError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.sink import commit_log as module
 from dynamic_kafka.sink import committer
-from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
-from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.committer import claim_batch
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.log_records import encode
+from dynamic_kafka.sink.log import commit_log as module
+from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction
+from dynamic_kafka.sink.log.commit_log import CommitLog
+from dynamic_kafka.sink.log.records import encode
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.brokers import grant
@@ -200,8 +200,8 @@ def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: 
     script = textwrap.dedent("""
         import json, sys
         from dataclasses import replace
-        from dynamic_kafka.sink.commit_log import CommitLog
-        from dynamic_kafka.sink.chain import Record
+        from dynamic_kafka.sink.log.commit_log import CommitLog
+        from dynamic_kafka.sink.log.chain import Record
 
         who, topic, servers = sys.argv[1:]
         log = CommitLog("c", {"bootstrap.servers": servers}, topic, timeout_ms=20_000)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionDescription
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Outcome
 from dynamic_kafka.testing import KafkaBroker, wait_until

@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.committer import claim_batch, committer_for
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Transaction
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers

@@ -13,8 +13,8 @@ import pytest
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka import logins
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.commit_log import CommitLog
-from dynamic_kafka.sink.log_records import Pointer
+from dynamic_kafka.sink.log.commit_log import CommitLog
+from dynamic_kafka.sink.log.records import Pointer
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.testing import KafkaBroker
 

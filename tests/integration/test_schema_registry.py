@@ -31,10 +31,10 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
-from dynamic_kafka.sql.derived import with_registry_columns
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
-from dynamic_kafka.sql.table import table_of
+from dynamic_kafka.sql.tables.derived import with_registry_columns
+from dynamic_kafka.sql.tables.table import table_of
 from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker

@@ -24,7 +24,7 @@ from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.sink import transactional_producers as module
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.tally import client_numbers_of

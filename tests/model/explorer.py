@@ -26,7 +26,7 @@ from unittest.mock import patch
 from dynamic_kafka.errors import CheckpointError, DynamicKafkaError, LostTransactionsError
 from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
 from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import (
     Abort,

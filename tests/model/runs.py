@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.sink import chain, protocol
-from dynamic_kafka.sink.chain import Chain, Record, State
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink import protocol
+from dynamic_kafka.sink.log import chain
+from dynamic_kafka.sink.log.chain import Chain, Record, State
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import Claim, ReadLog, TransactionPolicy
 from tests.model.world import TASKS, Driver, Log, World
 

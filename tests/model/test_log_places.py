@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from dynamic_kafka.errors import DynamicKafkaError, ProducerFencedError
-from dynamic_kafka.sink import chain as chains
-from dynamic_kafka.sink import log_place
-from dynamic_kafka.sink.chain import Chain, Record, State, decided_state, finished_state, next_generation
-from dynamic_kafka.sink.identity import Identity
-from dynamic_kafka.sink.log_place import Seen, Spot
-from dynamic_kafka.sink.log_records import Pointer
+from dynamic_kafka.sink.log import chain as chains
+from dynamic_kafka.sink.log import place as log_place
+from dynamic_kafka.sink.log.chain import Chain, Record, State, decided_state, finished_state, next_generation
+from dynamic_kafka.sink.log.identity import Identity
+from dynamic_kafka.sink.log.place import Seen, Spot
+from dynamic_kafka.sink.log.records import Pointer
 
 A, B = Spot("a", "log"), Spot("b", "log")
 

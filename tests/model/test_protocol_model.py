@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.sink import chain, identity, protocol
+from dynamic_kafka.sink import protocol
+from dynamic_kafka.sink.log import chain, identity
 from tests.model.explorer import Limits, Rules, ViolationError, explore
 
 pytestmark = pytest.mark.timeout(900)

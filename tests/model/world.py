@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.protocol import Claim
 
 __all__ = [

@@ -10,9 +10,9 @@ import pytest
 from tests.protocol_world import World
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Transaction
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import Effect, Outcome
 from dynamic_kafka.spark.foreach_batch import identity_and_run
 

@@ -10,7 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.definition import (
+from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
+from dynamic_kafka.sql.parser.statements import CreateTable, Statement
+from dynamic_kafka.sql.tables.definition import (
     Column,
     ComputedColumn,
     MetadataColumn,
@@ -19,9 +21,7 @@ from dynamic_kafka.sql.definition import (
     Watermark,
     with_key_not_null,
 )
-from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
-from dynamic_kafka.sql.parser.statements import CreateTable, Statement
-from dynamic_kafka.sql.types import FlinkType, RowField, flink_type, spark_type
+from dynamic_kafka.sql.tables.types import FlinkType, RowField, flink_type, spark_type
 
 DOCUMENTED = (Path(__file__).parents[1] / "fixtures" / "flink_tables.sql").read_text()
 EVERYTHING = """

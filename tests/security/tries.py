@@ -11,7 +11,7 @@ import pyarrow as pa
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import committer, producers, transactional_producers
 from dynamic_kafka.sink.committer import claim_batch, committer_for
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.producers import PooledProducers
 from dynamic_kafka.sink.protocol import Batch
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql.result import follow
+from dynamic_kafka.sql.session.result import follow
 from tests.spark.conftest import SETTINGS
 
 

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
-from dynamic_kafka.sink.chain import Record
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.log_records import decode
+from dynamic_kafka.sink.log.chain import Record
+from dynamic_kafka.sink.log.records import decode
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker
 from tests.spark.tables import records

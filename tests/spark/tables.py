@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql import DataFrame
 
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql.table import table_of
+from dynamic_kafka.sql.tables.table import table_of
 from dynamic_kafka.testing import KafkaBroker
 
 Topic = Callable[..., str]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dynamic_kafka.cli.sql import results
 from dynamic_kafka.cli.sql.status import StatusLine
-from dynamic_kafka.sql.result import TableResult, follow
+from dynamic_kafka.sql.session.result import TableResult, follow
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from dynamic_kafka.sql import TableEnvironment, sink_rows
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.connectors import sink_rows
 from dynamic_kafka.testing import KafkaBroker
 from tests.spark.tables import Topic, create, create_json, on, records, write
 

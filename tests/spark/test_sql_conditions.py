@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from dynamic_kafka.spark.comparisons import expression_of, from_text
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.tables.table import KafkaTable
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import FOR_EVER, Topic, as_batches, create, handed_over, on, rows
 from tests.spark.texts import session

@@ -19,7 +19,7 @@ from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL, differs_in_streams, inline_ranks
 from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.dialect.translate import translate_stream
-from dynamic_kafka.sql.stream_errors import of_streams
+from dynamic_kafka.sql.errors.stream import of_streams
 from tests.flink_answers.corpus import CORPUS, TABLES, kafka_table, views
 from tests.flink_answers.record import CORPUS_ANSWERS
 from tests.spark.test_sql_against_flink import same_rows

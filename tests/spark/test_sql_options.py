@@ -25,7 +25,7 @@ from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.parser.parse import parse_script, parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
-from dynamic_kafka.sql.table import table_of, with_start
+from dynamic_kafka.sql.tables.table import table_of, with_start
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.engine import Query, read_batch
 from tests.spark.tables import (

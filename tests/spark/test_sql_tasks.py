@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql import result as results
+from dynamic_kafka.sql.session import result as results
 
 pytestmark = [pytest.mark.spark]
 

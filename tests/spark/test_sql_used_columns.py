@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dynamic_kafka.sql import TableEnvironment, queries
+from dynamic_kafka.sql import TableEnvironment
+from dynamic_kafka.sql.queries import queries
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, rows
 

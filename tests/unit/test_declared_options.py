@@ -23,8 +23,8 @@ from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
 from dynamic_kafka.source.rules.model import ReadPolicy
 from dynamic_kafka.source.settings import SourceSettings
-from dynamic_kafka.sql.config import SETTINGS
-from dynamic_kafka.sql.options import SQL_OPTIONS
+from dynamic_kafka.sql.session.config import SETTINGS
+from dynamic_kafka.sql.tables.options import SQL_OPTIONS
 
 ROOT = Path(dynamic_kafka.__file__).parent
 BROKER = {"kafka.bootstrap.servers": "h:9092"}

@@ -17,8 +17,8 @@ from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
 from dynamic_kafka.options import Option, markdown_table, parse_options
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
-from dynamic_kafka.sql.config import SETTINGS
-from dynamic_kafka.sql.options import SQL_OPTIONS
+from dynamic_kafka.sql.session.config import SETTINGS
+from dynamic_kafka.sql.tables.options import SQL_OPTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -20,7 +20,7 @@ from dynamic_kafka.sink.report import TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, WriteTask
 from dynamic_kafka.spark.writers import KafkaBatchWriter, KafkaCommitMessage
 from dynamic_kafka.sql import TableEnvironment
-from dynamic_kafka.sql.catalog import View
+from dynamic_kafka.sql.queries.catalog import View
 
 SECRET = "hunter2-SECRET"
 NOBODY = "127.0.0.1:1"

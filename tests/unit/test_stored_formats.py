@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.errors import CheckpointError
-from dynamic_kafka.sink import log_records
-from dynamic_kafka.sink.chain import Chain, Record, follow
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log import records as log_records
+from dynamic_kafka.sink.log.chain import Chain, Record, follow
 from dynamic_kafka.sink.transactional_ids import belongs_to, transactional_id
 from dynamic_kafka.source.document import offsets
 

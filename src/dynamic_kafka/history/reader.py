@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 HISTORY_ROW = "history_row"
 """The column with the rows of a table that a history has decoded already, a struct. It is null for records, also those of a
-history. `sql.scan` asks for it; it is no column for users."""
+history. `sql.connectors.scan` asks for it; it is no column for users."""
 
 
 def read_history(

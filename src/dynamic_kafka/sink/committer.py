@@ -26,9 +26,9 @@ from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
 from dynamic_kafka.sink import protocol
-from dynamic_kafka.sink.chain import Chain, Record, State, Transaction
-from dynamic_kafka.sink.commit_log import CommitLog
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction
+from dynamic_kafka.sink.log.commit_log import CommitLog
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, write_pointers
 from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome

@@ -30,7 +30,7 @@ from dynamic_kafka.options import (
     parse_options,
     regex,
 )
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner, create_partitioner
 from dynamic_kafka.sink.settings import Guarantee, SinkSettings
 

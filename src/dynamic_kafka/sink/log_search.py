@@ -1,4 +1,4 @@
-"""Finding the commit log on the clusters of a stream, and telling the others where it is; see `log_place`."""
+"""Finding the commit log on the clusters of a stream, and telling the others where it is; see `log.place`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError, ProducerFencedError
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.chain import Record, State
-from dynamic_kafka.sink.commit_log import CommitLog
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.log_place import Choice, Seen, Spot, check_wish, choose, unknown_log
-from dynamic_kafka.sink.log_records import Pointer
+from dynamic_kafka.sink.log.chain import Record, State
+from dynamic_kafka.sink.log.commit_log import CommitLog
+from dynamic_kafka.sink.log.place import Choice, Seen, Spot, check_wish, choose, unknown_log
+from dynamic_kafka.sink.log.records import Pointer
 from dynamic_kafka.sink.settings import LogPlace, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 

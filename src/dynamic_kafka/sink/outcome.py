@@ -18,7 +18,7 @@ is finished (see `transactional_ids`, rule 2). So read the log after the descrip
 from __future__ import annotations
 
 from dynamic_kafka.kafka.transactions.client import ABORTED, COMMITTED, TransactionDescription, TransactionState
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.protocol import Outcome
 
 __all__ = ["outcome", "time_left_ms"]

@@ -37,7 +37,7 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError, LostTransactionsError, ProducerFencedError, TransactionError
-from dynamic_kafka.sink.chain import (
+from dynamic_kafka.sink.log.chain import (
     REMEMBERED,
     Chain,
     Record,
@@ -48,7 +48,7 @@ from dynamic_kafka.sink.chain import (
     next_generation,
     voided_state,
 )
-from dynamic_kafka.sink.identity import Identity, Place, Published, place
+from dynamic_kafka.sink.log.identity import Identity, Place, Published, place
 
 __all__ = [
     "Abort",

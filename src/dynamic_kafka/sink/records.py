@@ -109,8 +109,8 @@ def check_schema(schema: pa.Schema, settings: SinkSettings) -> None:
 def encoded(batches: Iterator[pa.RecordBatch], specs: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Return the rows with bytes in place of structs, by the native kernel; `specs` says how a column is encoded.
 
-    `sql.sink_rows` leaves that to the sink where Spark does not need the bytes. So the rows go to Python as Arrow columns,
-    and Spark writes no text of them.
+    `sql.connectors.sink_rows` leaves that to the sink where Spark does not need the bytes. So the rows go to Python as Arrow
+    columns, and Spark writes no text of them.
 
     Raises:
         RowError: If the message of a row would be longer than 2 GiB.

@@ -15,7 +15,7 @@ from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properti
 from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.options import Parser, choice, integer, name_list, non_blank, option
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
 if TYPE_CHECKING:

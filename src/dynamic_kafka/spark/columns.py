@@ -38,7 +38,8 @@ __all__ = [
 DECODING = ("key.", "value.", "format.")
 """The beginnings of the names of options that decode the columns `key` and `value`; see `message_formats`."""
 DECODED = "decoded"
-"""The metadata of a column `key` or `value` of decoded messages that `sql.scan` asks for; see `messages.column_of`."""
+"""The metadata of a column `key` or `value` of decoded messages that `sql.connectors.scan` asks for; see
+`messages.column_of`."""
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 COLUMN_TYPES: Mapping[str, DataType] = {
     "key": BinaryType(),
@@ -58,7 +59,7 @@ Spark session 0.2 s, and the reader must not depend on Spark. A test compares th
 
 LEFT_OUT = "__left_out"
 """A column beside decoded ones that is true for a message that `format.on-error` leaves out, and null for all others. So
-`sql.scan` can count these messages."""
+`sql.connectors.scan` can count these messages."""
 HISTORY_ROW = "history_row"
 """The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"

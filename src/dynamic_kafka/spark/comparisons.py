@@ -11,9 +11,9 @@ Rules:
    what `format.on-error` says, whatever the conditions are.
 5. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
 
-`read_arrow` has them from its user, and a query of SQL from its text (`sql.wanted_rows`). Spark's own filters are not taken:
-Spark 4.1 to 4.3 keep what a reader makes of them for all queries on one DataFrame, so `df.where(...)` would take rows from
-the next query on `df`.
+`read_arrow` has them from its user, and a query of SQL from its text (`sql.queries.wanted_rows`). Spark's own filters are
+not taken: Spark 4.1 to 4.3 keep what a reader makes of them for all queries on one DataFrame, so `df.where(...)` would take
+rows from the next query on `df`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.settings import SinkSettings
 
 __all__ = ["identity_and_run"]

@@ -1,8 +1,8 @@
 """The row after the last record of a stream with an end, which takes Spark's watermark to its end.
 
 In Flink, a stream ends with the largest watermark, so all of its windows come. Spark's watermark follows the rows. So
-`sql.scan` asks for the column `LAST_ROW` if the table has an end. That row gets a time after all others, and is dropped
-after the watermark. The rules:
+`sql.connectors.scan` asks for the column `LAST_ROW` if the table has an end. That row gets a time after all others, and is
+dropped after the watermark. The rules:
 
 1. The row comes in the batch after the last record: `done` and `last row` of its document are the same number.
 2. One more batch follows, in which the watermark is at its end: `done` is larger. Only then the query stops.

@@ -229,7 +229,7 @@ class Messages:
             send(self.letters, [why, *(batch[name] for name in ("key", "value", *COORDINATES))])
 
 
-# --- as columns of a schema: how `sql.scan` says what it wants ---
+# --- as columns of a schema: how `sql.connectors.scan` says what it wants ---
 
 
 def column_of(part: Part, on_error: str, letters: DeadLetters | None) -> StructField:

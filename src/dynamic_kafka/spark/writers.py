@@ -19,8 +19,8 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from dynamic_kafka.errors import ConfigurationError, TransactionError
-from dynamic_kafka.sink.chain import Transaction
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Transaction
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.report import PublishReport, TaskReport
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings, WriteTask

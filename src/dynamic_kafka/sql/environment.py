@@ -19,9 +19,24 @@ from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.native import kernel
-from dynamic_kafka.sql.catalog import View
-from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.definition import (
+from dynamic_kafka.sql.connectors.all import Table, table_of
+from dynamic_kafka.sql.connectors.scan import check_expressions
+from dynamic_kafka.sql.connectors.sink_rows import to_sink_rows, to_table_rows
+from dynamic_kafka.sql.dialect.query import parse_query
+from dynamic_kafka.sql.errors.script import in_text
+from dynamic_kafka.sql.insert import Jobs
+from dynamic_kafka.sql.parser import statements as s
+from dynamic_kafka.sql.parser.create_table import AsQuery
+from dynamic_kafka.sql.parser.errors import without_secrets
+from dynamic_kafka.sql.parser.like import merge
+from dynamic_kafka.sql.parser.parse import parse_statement
+from dynamic_kafka.sql.queries.catalog import View
+from dynamic_kafka.sql.queries.ordered import check_key
+from dynamic_kafka.sql.queries.queries import Queries
+from dynamic_kafka.sql.queries.text import filters_groups, is_projection, selects_all, with_column
+from dynamic_kafka.sql.session.config import TableConfig
+from dynamic_kafka.sql.session.result import TableResult
+from dynamic_kafka.sql.tables.definition import (
     ComputedColumn,
     MetadataColumn,
     Name,
@@ -29,24 +44,9 @@ from dynamic_kafka.sql.definition import (
     TableDefinition,
     qualified,
 )
-from dynamic_kafka.sql.derived import definition_as, with_registry_columns
-from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.insert import Jobs
-from dynamic_kafka.sql.ordered import check_key
-from dynamic_kafka.sql.parser import statements as s
-from dynamic_kafka.sql.parser.create_table import AsQuery
-from dynamic_kafka.sql.parser.errors import without_secrets
-from dynamic_kafka.sql.parser.like import merge
-from dynamic_kafka.sql.parser.parse import parse_statement
-from dynamic_kafka.sql.queries import Queries
-from dynamic_kafka.sql.query_text import filters_groups, is_projection, selects_all, with_column
-from dynamic_kafka.sql.result import TableResult
-from dynamic_kafka.sql.scan import check_expressions
-from dynamic_kafka.sql.script_errors import in_text
-from dynamic_kafka.sql.sink_rows import to_sink_rows, to_table_rows
-from dynamic_kafka.sql.table import KafkaTable
-from dynamic_kafka.sql.tables import Table, table_of
-from dynamic_kafka.sql.types import flink_type, string_literal
+from dynamic_kafka.sql.tables.derived import definition_as, with_registry_columns
+from dynamic_kafka.sql.tables.table import KafkaTable
+from dynamic_kafka.sql.tables.types import flink_type, string_literal
 
 __all__ = ["StatementSet", "TableEnvironment"]
 

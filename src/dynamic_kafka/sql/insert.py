@@ -14,15 +14,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.spark.datasource import NAME
-from dynamic_kafka.sql.checkpoints import checkpoint_of, has_begun
-from dynamic_kafka.sql.config import TableConfig
-from dynamic_kafka.sql.connect import is_connect, query_id
+from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
-from dynamic_kafka.sql.result import note_tasks_of_state, start
-from dynamic_kafka.sql.script_errors import own_errors
-from dynamic_kafka.sql.stream_errors import of_streams
-from dynamic_kafka.sql.table import KafkaTable
-from dynamic_kafka.sql.tables import Table
+from dynamic_kafka.sql.errors.script import own_errors
+from dynamic_kafka.sql.errors.stream import of_streams
+from dynamic_kafka.sql.session.checkpoints import checkpoint_of, has_begun
+from dynamic_kafka.sql.session.config import TableConfig
+from dynamic_kafka.sql.session.connect import is_connect, query_id
+from dynamic_kafka.sql.session.result import note_tasks_of_state, start
+from dynamic_kafka.sql.tables.table import KafkaTable
 
 __all__ = ["Jobs"]
 

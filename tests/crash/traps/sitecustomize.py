@@ -93,7 +93,7 @@ TRAPS: dict[str, Callable[[Any], None]] = {
     "transactional_producers": lambda module: _around(module.TransactionalProducers, "prepare", "", "task-prepared"),
     # InitProducerId comes next.
     "transactional_ids": lambda module: _around(module.TransactionalIdPool, "take", "", "task-slot-taken"),
-    "commit_log": lambda module: _around(module.CommitLog, "append", "{status}-before", "{status}-after"),
+    "log.commit_log": lambda module: _around(module.CommitLog, "append", "{status}-before", "{status}-after"),
     "committer": _committer,
 }
 """By module of `dynamic_kafka.sink`, what sets its traps."""
@@ -104,8 +104,8 @@ class _Finder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """As `importlib` says."""
-        package, _, name = fullname.rpartition(".")
-        if package != "dynamic_kafka.sink" or name not in TRAPS:
+        name = fullname.removeprefix("dynamic_kafka.sink.")
+        if name == fullname or name not in TRAPS:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         assert spec is not None

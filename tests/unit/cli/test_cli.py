@@ -30,7 +30,7 @@ from dynamic_kafka.cli.transactions.verdicts import (
 )
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
-from dynamic_kafka.sink.chain import Chain, State, Transaction
+from dynamic_kafka.sink.log.chain import Chain, State, Transaction
 
 HERE = {"kafka": {"bootstrap.servers": "here:9092"}}
 ID, OTHER, FOREIGN = "orders.dk-0123456789ab-0", "orders.dk-0123456789ab-1", "orders-eu.dk-0123456789ab-0"

@@ -24,10 +24,10 @@ from tests.terminal import Terminal
 from dynamic_kafka.cli.sql import command, editor, results, session, status
 from dynamic_kafka.cli.sql import jobs as job_lines
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
-from dynamic_kafka.sql.config import TableConfig
 from dynamic_kafka.sql.environment import TableEnvironment
 from dynamic_kafka.sql.parser.statements import InsertInto, Query, Statement
-from dynamic_kafka.sql.result import TableResult
+from dynamic_kafka.sql.session.config import TableConfig
+from dynamic_kafka.sql.session.result import TableResult
 
 TABLE = """CREATE TABLE orders (id INT) WITH (
   'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json',
@@ -148,7 +148,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setattr(session, "_cancel", lambda *_: None)
     monkeypatch.setattr(results, "_as_texts", lambda rows, _: rows)
     monkeypatch.setattr(results, "_numbers", lambda _: frozenset())
-    monkeypatch.setattr("dynamic_kafka.sql.result.follow", lambda stream, _: stream.rows())
+    monkeypatch.setattr("dynamic_kafka.sql.session.result.follow", lambda stream, _: stream.rows())
     return made
 
 

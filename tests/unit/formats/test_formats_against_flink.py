@@ -19,7 +19,7 @@ from tests.flink_answers.text_messages import TEXTS
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.sql.table import Encoding
+from dynamic_kafka.sql.tables.table import Encoding
 
 READ = {**AVRO, **PROTOBUF, **TEXTS}
 """All formats, without Spark."""

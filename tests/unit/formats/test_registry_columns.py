@@ -16,10 +16,10 @@ from dynamic_kafka.formats.avro.schemas import parse_schema
 from dynamic_kafka.formats.json import schemas as json_schema
 from dynamic_kafka.formats.json.semantic import plan_of_json_schema
 from dynamic_kafka.formats.protobuf import columns as protobuf
-from dynamic_kafka.sql.definition import TableDefinition
-from dynamic_kafka.sql.derived import with_registry_columns
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.tables.definition import TableDefinition
+from dynamic_kafka.sql.tables.derived import with_registry_columns
 
 
 def record(**fields: Any) -> str:

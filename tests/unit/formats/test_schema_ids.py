@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from tests.unit.formats.registries import Registries, registries
-from tests.unit.sql.test_sql_options import KAFKA, KEYED, table
+from tests.unit.sql.tables.test_sql_options import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
 from dynamic_kafka.errors import InvalidOptionError
@@ -26,8 +26,8 @@ from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.spark.messages import Messages, messages_of
-from dynamic_kafka.sql.scan import _needed
-from dynamic_kafka.sql.table import KafkaTable
+from dynamic_kafka.sql.connectors.scan import _needed
+from dynamic_kafka.sql.tables.table import KafkaTable
 
 GUID, OTHER, GONE = (uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDE0 + n) for n in range(3))
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])

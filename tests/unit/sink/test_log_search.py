@@ -17,11 +17,12 @@ from dynamic_kafka.errors import (
 )
 from dynamic_kafka.kafka.transactions.client import BrokerSettings, EndResult, TransactionDescription, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.sink import commit_log, committer, log_search
-from dynamic_kafka.sink.chain import Chain, Record, State, Transaction, follow
+from dynamic_kafka.sink import committer, log_search
 from dynamic_kafka.sink.configure import commit_log_topic
-from dynamic_kafka.sink.identity import Identity
-from dynamic_kafka.sink.log_records import Pointer, decode, encode
+from dynamic_kafka.sink.log import commit_log
+from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction, follow
+from dynamic_kafka.sink.log.identity import Identity
+from dynamic_kafka.sink.log.records import Pointer, decode, encode
 from dynamic_kafka.sink.protocol import Batch, Claim
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings
 

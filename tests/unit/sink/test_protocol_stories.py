@@ -12,8 +12,8 @@ from tests.stories import read_stories
 from tests.unit.sink.test_sink_protocol import decided
 
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.sink.chain import Record, State, Transaction
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.chain import Record, State, Transaction
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import Claim, ObservedTransaction, Outcome, TransactionPolicy, Wait
 
 

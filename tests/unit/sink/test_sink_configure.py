@@ -23,7 +23,7 @@ from dynamic_kafka.sink import destinations
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import SinkObjects, commit_log_topic, configure_sink
 from dynamic_kafka.sink.destinations import destinations_of
-from dynamic_kafka.sink.identity import Identity
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings
 from dynamic_kafka.spark.writers import batch_writer
 

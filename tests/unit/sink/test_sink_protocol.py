@@ -19,7 +19,7 @@ from dynamic_kafka.errors import (
     ProducerFencedError,
     TransactionError,
 )
-from dynamic_kafka.sink.chain import (
+from dynamic_kafka.sink.log.chain import (
     Chain,
     Record,
     State,
@@ -30,7 +30,7 @@ from dynamic_kafka.sink.chain import (
     next_generation,
     voided_state,
 )
-from dynamic_kafka.sink.identity import Identity, Place, Published, place
+from dynamic_kafka.sink.log.identity import Identity, Place, Published, place
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,

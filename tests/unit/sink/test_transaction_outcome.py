@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
-from dynamic_kafka.sink.chain import Transaction
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Outcome
 

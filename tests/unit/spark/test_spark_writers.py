@@ -11,9 +11,9 @@ import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, TransactionError
 from dynamic_kafka.kafka.transactions.client import TransactionDescription, TransactionState
-from dynamic_kafka.sink.chain import Transaction
 from dynamic_kafka.sink.committer import Committer
 from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.protocol import ListOpen
 from dynamic_kafka.sink.report import TaskReport
 from dynamic_kafka.spark.writers import KafkaBatchWriter, KafkaCommitMessage

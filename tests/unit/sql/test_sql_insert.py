@@ -10,12 +10,12 @@ from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.sql import insert
-from dynamic_kafka.sql.definition import PhysicalColumn, TableDefinition
+from dynamic_kafka.sql.connectors.all import table_of
+from dynamic_kafka.sql.errors.script import own_errors
 from dynamic_kafka.sql.insert import Jobs
-from dynamic_kafka.sql.result import TableResult
-from dynamic_kafka.sql.script_errors import own_errors
-from dynamic_kafka.sql.tables import table_of
-from dynamic_kafka.sql.types import FlinkType
+from dynamic_kafka.sql.session.result import TableResult
+from dynamic_kafka.sql.tables.definition import PhysicalColumn, TableDefinition
+from dynamic_kafka.sql.tables.types import FlinkType
 
 KAFKA = {"properties.bootstrap.servers": "h:9092", "topic": "t"}
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sql.catalog import Catalog, View
 from dynamic_kafka.sql.parser.parse import parse_script
 from dynamic_kafka.sql.parser.statements import CreateTable
-from dynamic_kafka.sql.queries import Queries
-from dynamic_kafka.sql.table import table_of
+from dynamic_kafka.sql.queries.catalog import Catalog, View
+from dynamic_kafka.sql.queries.queries import Queries
+from dynamic_kafka.sql.tables.table import table_of
 
 ENDED = "'scan.bounded.mode' = 'latest-offset'"
 

@@ -11,7 +11,7 @@ from dynamic_kafka.cli.checks.visit import NotAnsweredError, Visit
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import DynamicKafkaError, listed
 from dynamic_kafka.kafka.config.properties import whole_number
-from dynamic_kafka.sink.log_topic import LogTopic, problems
+from dynamic_kafka.sink.log.topic import LogTopic, problems
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS
 
 __all__ = ["check_commit_log", "check_isolation", "check_transactions", "judge_commit_log", "judge_transactions"]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import TransactionError
-from dynamic_kafka.sink.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log.commit_log import read_commit_log, supersede
 from dynamic_kafka.source.document.checkpoint import Checkpoint
 
 __all__ = ["Evidence", "evidence_of_sink", "looks_running", "supersede_claim"]

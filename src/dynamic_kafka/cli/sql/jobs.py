@@ -30,8 +30,8 @@ class Job(NamedTuple):
 
     def ended(self) -> bool:
         """Return whether it has ended; raise its error if it failed."""
-        from dynamic_kafka.sql.result import TableResult
-        from dynamic_kafka.sql.script_errors import errors_of
+        from dynamic_kafka.sql.errors.script import errors_of
+        from dynamic_kafka.sql.session.result import TableResult
 
         with errors_of(self.statement, self.script, f"job '{self.name}'"):
             return TableResult(queries=[self.query]).wait(0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dynamic_kafka.sql.environment import TableEnvironment
     from dynamic_kafka.sql.parser.statements import Statement
-    from dynamic_kafka.sql.result import TableResult
+    from dynamic_kafka.sql.session.result import TableResult
 
 __all__ = ["OUTPUTS", "csv_line", "is_done", "run_statement", "show_batch", "show_stream", "took"]
 
@@ -47,7 +47,7 @@ def run_statement(
     environment: TableEnvironment, statement: Statement, script: str, jobs: list[Job], output: str
 ) -> None:
     """Run a statement of a script and show its rows; add its queries to the jobs."""
-    from dynamic_kafka.sql.script_errors import errors_of
+    from dynamic_kafka.sql.errors.script import errors_of
 
     with errors_of(statement, script):
         with calls_to_spark(), status_while(batch_progress()) as line:
@@ -98,7 +98,7 @@ def show_stream(result: TableResult, output: str) -> None:
     On a terminal, an aggregation is one table that is drawn again with each micro-batch. Otherwise its changed rows are
     lines, as the rows of any other stream.
     """
-    from dynamic_kafka.sql.result import follow
+    from dynamic_kafka.sql.session.result import follow
 
     stream = result.dataframe
     assert stream is not None

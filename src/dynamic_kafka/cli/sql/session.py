@@ -204,7 +204,7 @@ def connected_session() -> SparkSession | None:
     """Return the session of this thread if it is one of Spark Connect."""
     from pyspark.sql import SparkSession
 
-    from dynamic_kafka.sql.connect import is_connect
+    from dynamic_kafka.sql.session.connect import is_connect
 
     session = SparkSession.getActiveSession()
     return session if session is not None and is_connect(session) else None

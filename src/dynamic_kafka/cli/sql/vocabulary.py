@@ -26,8 +26,8 @@ _STARTS = (
 
 def known_to(environment: TableEnvironment, jobs: Sequence[str] = ()) -> Known:
     """Return what statements in an environment can name now."""
-    from dynamic_kafka.sql.config import SETTINGS
-    from dynamic_kafka.sql.dialect.registry import RULES, SAME
+    from dynamic_kafka.sql.dialect.functions.registry import RULES, SAME
+    from dynamic_kafka.sql.session.config import SETTINGS
 
     return Known(
         tables={name: _columns(environment, name) for name in environment.list_tables()},
@@ -67,8 +67,8 @@ def _of_connector(connector: str) -> dict[str, Sequence[str]]:
     from dynamic_kafka.metadata.factory import SERVICE_OPTIONS
     from dynamic_kafka.sink.configure import SINK_OPTIONS
     from dynamic_kafka.source.configure import SOURCE_OPTIONS
-    from dynamic_kafka.sql.options import CONNECTOR, CONNECTORS, SQL_OPTIONS, split_options
-    from dynamic_kafka.sql.tables import OTHERS
+    from dynamic_kafka.sql.connectors.all import OTHERS
+    from dynamic_kafka.sql.tables.options import CONNECTOR, CONNECTORS, SQL_OPTIONS, split_options
 
     if connector in OTHERS:
         return {CONNECTOR.key: (), **{option.key: option.parser.words for option in OTHERS[connector].options}}

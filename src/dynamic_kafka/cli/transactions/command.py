@@ -37,9 +37,9 @@ from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.config.secrets import resolve
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
-from dynamic_kafka.sink.chain import State, Transaction
-from dynamic_kafka.sink.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log.chain import State, Transaction
+from dynamic_kafka.sink.log.commit_log import read_commit_log, supersede
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Outcome
 from dynamic_kafka.sink.transactional_ids import belongs_to

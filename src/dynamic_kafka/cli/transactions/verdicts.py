@@ -16,7 +16,7 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionDescription,
     TransactionState,
 )
-from dynamic_kafka.sink.chain import Chain, State, Transaction
+from dynamic_kafka.sink.log.chain import Chain, State, Transaction
 from dynamic_kafka.sink.outcome import outcome
 from dynamic_kafka.sink.protocol import Outcome
 

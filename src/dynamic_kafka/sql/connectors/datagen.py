@@ -13,7 +13,7 @@ from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.options import Option, boolean, choice, duration_ms, integer
 from dynamic_kafka.sql.connectors.table import READ_PARALLELISM, Connector, OtherTable
-from dynamic_kafka.sql.types import FlinkType, cast_type, string_literal
+from dynamic_kafka.sql.tables.types import FlinkType, cast_type, string_literal
 
 __all__ = ["DATAGEN", "expressions", "row_count"]
 

@@ -21,11 +21,11 @@ from dynamic_kafka.formats.expressions import decoded_struct, named, nullable, o
 from dynamic_kafka.formats.on_error import explained
 from dynamic_kafka.formats.options import check_unknown, format_options
 from dynamic_kafka.options import Option, duration_ms, non_blank, text
-from dynamic_kafka.sql.checkpoints import exists, numbers_in
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
-from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn
-from dynamic_kafka.sql.options import FORMAT
-from dynamic_kafka.sql.types import cast_type, spark_type, time_precision
+from dynamic_kafka.sql.session.checkpoints import exists, numbers_in
+from dynamic_kafka.sql.tables.definition import MetadataColumn, PhysicalColumn
+from dynamic_kafka.sql.tables.options import FORMAT
+from dynamic_kafka.sql.tables.types import cast_type, spark_type, time_precision
 
 __all__ = ["FILESYSTEM", "decoded_lines", "encoded_lines"]
 

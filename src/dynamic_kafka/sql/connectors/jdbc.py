@@ -16,8 +16,8 @@ from dynamic_kafka.kafka.config.secrets import hide, is_secret, redact, resolve
 from dynamic_kafka.options import Option, integer, non_blank, text
 from dynamic_kafka.sql.connectors.spark_table import check_columns, with_declared_types
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
-from dynamic_kafka.sql.result import start
-from dynamic_kafka.sql.script_errors import java_message, reason_of
+from dynamic_kafka.sql.errors.script import java_message, reason_of
+from dynamic_kafka.sql.session.result import start
 
 __all__ = ["JDBC"]
 

@@ -13,7 +13,7 @@ from dynamic_kafka.formats import INSERT, ROW_KIND, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import named
 from dynamic_kafka.options import Option, boolean, integer, text
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
-from dynamic_kafka.sql.result import start
+from dynamic_kafka.sql.session.result import start
 
 __all__ = ["BLACKHOLE", "PRINT"]
 

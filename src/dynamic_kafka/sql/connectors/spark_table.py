@@ -18,11 +18,11 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import named, quoted
 from dynamic_kafka.options import Option, non_blank
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable, other_table
-from dynamic_kafka.sql.definition import Name, PhysicalColumn, TableDefinition, qualified
-from dynamic_kafka.sql.load_errors import loading
-from dynamic_kafka.sql.options import KEY_FIELDS
-from dynamic_kafka.sql.result import start
-from dynamic_kafka.sql.types import cast_type, flink_type
+from dynamic_kafka.sql.errors.load import loading
+from dynamic_kafka.sql.session.result import start
+from dynamic_kafka.sql.tables.definition import Name, PhysicalColumn, TableDefinition, qualified
+from dynamic_kafka.sql.tables.options import KEY_FIELDS
+from dynamic_kafka.sql.tables.types import cast_type, flink_type
 
 __all__ = ["DELTA", "ICEBERG", "check_columns", "find", "with_declared_types"]
 

@@ -13,8 +13,14 @@ from dynamic_kafka.errors import ConfigurationError, UnknownOptionError
 from dynamic_kafka.options import Option, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
-from dynamic_kafka.sql.definition import MetadataColumn, PhysicalColumn, TableDefinition, check_columns, qualified
-from dynamic_kafka.sql.options import CONNECTOR
+from dynamic_kafka.sql.tables.definition import (
+    MetadataColumn,
+    PhysicalColumn,
+    TableDefinition,
+    check_columns,
+    qualified,
+)
+from dynamic_kafka.sql.tables.options import CONNECTOR
 
 __all__ = ["READ_PARALLELISM", "WRITE_PARALLELISM", "Connector", "OtherTable", "other_table"]
 

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
+from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.query import part_of_with
-from dynamic_kafka.sql.dialect.registry import AGGREGATES
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

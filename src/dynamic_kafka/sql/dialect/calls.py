@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.aggregates import distinct
 from dynamic_kafka.sql.dialect.casts import cast
-from dynamic_kafka.sql.dialect.registry import AGGREGATES, REFUSED, RULES
-from dynamic_kafka.sql.dialect.rules import Call, Rule
+from dynamic_kafka.sql.dialect.functions.aggregates import distinct
+from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES, REFUSED, RULES
+from dynamic_kafka.sql.dialect.functions.rules import Call, Rule
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, bound, group_window
 
 if TYPE_CHECKING:

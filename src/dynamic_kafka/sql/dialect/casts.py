@@ -8,13 +8,13 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.dialect.documents import number_in_json
-from dynamic_kafka.sql.dialect.kinds import kind_of, name_of
-from dynamic_kafka.sql.dialect.rules import Call
+from dynamic_kafka.sql.dialect.functions.documents import number_in_json
+from dynamic_kafka.sql.dialect.functions.rules import Call
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
 from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
 from dynamic_kafka.sql.parser.types import read_type
-from dynamic_kafka.sql.types import FlinkType, cast_type
+from dynamic_kafka.sql.tables.kinds import kind_of, name_of
+from dynamic_kafka.sql.tables.types import FlinkType, cast_type
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

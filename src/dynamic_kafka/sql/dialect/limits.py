@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.kinds import kind_of
 from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.tables.kinds import kind_of
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

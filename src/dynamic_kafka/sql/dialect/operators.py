@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.kinds import decimal_of, is_decimal, is_fraction, is_whole, kind_of, name_of, wider
-from dynamic_kafka.sql.dialect.rules import literal_of
+from dynamic_kafka.sql.dialect.functions.rules import literal_of
 from dynamic_kafka.sql.dialect.windows import length_us, offsets_us
+from dynamic_kafka.sql.tables.kinds import decimal_of, is_decimal, is_fraction, is_whole, kind_of, name_of, wider
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

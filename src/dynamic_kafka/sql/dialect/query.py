@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
-from dynamic_kafka.sql.dialect.registry import REFUSED, RULES
+from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
 from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Cursor, Token, tokenize

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, with_arrival
-from dynamic_kafka.sql.dialect.kinds import is_decimal, is_fraction, is_whole, kind_of
+from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.query import is_proctime
-from dynamic_kafka.sql.dialect.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.windows import WINDOW
+from dynamic_kafka.sql.tables.kinds import is_decimal, is_fraction, is_whole, kind_of
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

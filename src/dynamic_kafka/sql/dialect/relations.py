@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.kinds import kind_of
 from dynamic_kafka.sql.dialect.windows import BOUNDS, GROUP_WINDOWS, WINDOW, aligned, table_window
+from dynamic_kafka.sql.tables.kinds import kind_of
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.kinds import is_whole, kind_of, read_as_utc
 from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
 from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.tables.kinds import is_whole, kind_of, read_as_utc
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

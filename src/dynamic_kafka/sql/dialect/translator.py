@@ -20,7 +20,7 @@ from dynamic_kafka.sql.dialect.arrival import Streams
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
-from dynamic_kafka.sql.dialect.kinds import name_of
+from dynamic_kafka.sql.dialect.functions.registry import REFUSED
 from dynamic_kafka.sql.dialect.limits import every_column, show_limits
 from dynamic_kafka.sql.dialect.operators import (
     chosen,
@@ -36,11 +36,11 @@ from dynamic_kafka.sql.dialect.operators import (
 )
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
-from dynamic_kafka.sql.dialect.registry import REFUSED
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.dialect.windows import WINDOW
+from dynamic_kafka.sql.tables.kinds import name_of
 
 __all__ = ["UNKNOWN_TYPE", "Ask", "Translator"]
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.kinds import kind_of
+from dynamic_kafka.sql.tables.kinds import kind_of
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator

@@ -9,7 +9,10 @@ import re
 from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.definition import (
+from dynamic_kafka.sql.parser.lexer import STRING, Cursor, Token
+from dynamic_kafka.sql.parser.like import Like, read_like
+from dynamic_kafka.sql.parser.types import read_interval_units, read_type
+from dynamic_kafka.sql.tables.definition import (
     Column,
     ComputedColumn,
     MetadataColumn,
@@ -19,10 +22,7 @@ from dynamic_kafka.sql.definition import (
     fault,
     with_key_not_null,
 )
-from dynamic_kafka.sql.parser.lexer import STRING, Cursor, Token
-from dynamic_kafka.sql.parser.like import Like, read_like
-from dynamic_kafka.sql.parser.types import read_interval_units, read_type
-from dynamic_kafka.sql.types import interval_units
+from dynamic_kafka.sql.tables.types import interval_units
 
 __all__ = ["QUERY", "AsQuery", "read_create_table", "read_options", "read_query"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.definition import Name
 from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
+from dynamic_kafka.sql.tables.definition import Name
 
 __all__ = ["DOUBLE_QUOTES", "MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "split", "tokenize"]
 

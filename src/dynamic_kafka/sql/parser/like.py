@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sql.definition import (
+from dynamic_kafka.sql.parser.lexer import Cursor
+from dynamic_kafka.sql.tables.definition import (
     Column,
     ComputedColumn,
     MetadataColumn,
@@ -20,7 +21,6 @@ from dynamic_kafka.sql.definition import (
     completed,
     qualified,
 )
-from dynamic_kafka.sql.parser.lexer import Cursor
 
 __all__ = ["Like", "merge", "read_like"]
 

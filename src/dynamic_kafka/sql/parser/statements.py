@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dynamic_kafka.sql.definition import Name, TableDefinition
 from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.like import Like
+from dynamic_kafka.sql.tables.definition import Name, TableDefinition
 
 __all__ = [
     "AddJar",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dynamic_kafka.errors import suggestion
 from dynamic_kafka.sql.parser.lexer import Cursor
-from dynamic_kafka.sql.types import DAY_UNITS, YEAR_UNITS, FlinkType, RowField
+from dynamic_kafka.sql.tables.types import DAY_UNITS, YEAR_UNITS, FlinkType, RowField
 
 __all__ = ["read_interval_units", "read_type"]
 

@@ -26,7 +26,7 @@ from dynamic_kafka.source.rules.alignment import Backlog, Newest, TimeAnswer, Ti
 from dynamic_kafka.source.rules.model import ClusterView
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.spark.datasource import DynamicKafkaStreamReader
-from dynamic_kafka.sql.definition import Watermark
+from dynamic_kafka.sql.tables.definition import Watermark
 
 GIVEN = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
 ALIGNED = {"scan.watermark.alignment.group": "g", "scan.watermark.alignment.max-drift": "10 s"}

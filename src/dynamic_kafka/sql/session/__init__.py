@@ -1,0 +1,1 @@
+"""What SQL has of a Spark session: settings, checkpoints, temporary views, running queries and their results."""
