@@ -635,7 +635,7 @@ def test_records_that_are_damaged_on_the_way_are_fetched_again(read: Read) -> No
             cluster.logs[0].damaged.clear()
 
     cluster.before_fetch = heal
-    assert read(cluster) == offsets(50, 100)
+    assert read(cluster, **{"fetchOffset.retryIntervalMs": "10000"}) == offsets(50, 100)  # with time for three answers
 
 
 def test_a_truncation_that_librdkafka_finds_is_told(read: Read, caplog: pytest.LogCaptureFixture) -> None:
