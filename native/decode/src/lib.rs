@@ -6,6 +6,7 @@
 
 mod avro;
 mod columns;
+mod connect;
 mod csv;
 mod java;
 pub mod json;
@@ -64,6 +65,7 @@ impl From<Full> for Failure {
 #[derive(Debug, Clone)]
 enum Format {
     Json(json::Options),
+    JsonById(json::Messages),
     Changelog(json::changelog::Envelope),
     Csv(csv::Dialect),
     Avro(Plans<avro::Plan>),
@@ -122,6 +124,7 @@ impl Decoder {
     pub fn unknown_schema(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Option<Key> {
         match (&mut self.format, message) {
             (Format::Avro(plans), Some(message)) => plans.unknown(message, header),
+            (Format::JsonById(messages), Some(message)) => messages.plans.unknown(message, header),
             (Format::Protobuf(messages), Some(message)) => messages.plans.unknown(message, header),
             _ => None,
         }
@@ -155,6 +158,7 @@ impl Decoder {
         self.is_full = false;
         match &mut self.format {
             Format::Avro(plans) => plans.forget(),
+            Format::JsonById(messages) => messages.plans.forget(),
             Format::Protobuf(messages) => messages.plans.forget(),
             _ => {}
         }
@@ -187,6 +191,7 @@ fn read(
     let Values::Struct(columns) = &mut rows.values else { unreachable!("rows are structs") };
     let has_row = match format {
         Format::Json(options) => json::read(message, columns, options)?,
+        Format::JsonById(messages) => json::read_registered(message, header, columns, messages)?,
         Format::Changelog(envelope) => json::changelog::read(message, columns, envelope)?,
         Format::Csv(dialect) => csv::read(message, columns, dialect)?,
         Format::Avro(_) => unreachable!("it was read above"),

@@ -173,6 +173,19 @@ impl<P> ById<P> {
     }
 }
 
+/// Return the id in a header, or else in the five bytes before a message; and the part of the message after it.
+#[inline]
+pub(crate) fn key_of<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, &'a [u8]), NoKey> {
+    if let Some(header) = header {
+        return Ok((key_of_header(header), message));
+    }
+    match message {
+        [0, a, b, c, d, body @ ..] => Ok((Key::Id(u32::from_be_bytes([*a, *b, *c, *d])), body)),
+        _ if message.len() < ID_BYTES => Err(NoKey::Short),
+        _ => Err(NoKey::Foreign),
+    }
+}
+
 /// Return the id in a header. Ids are signed in Java, and never negative.
 pub(crate) fn key_of_header(header: &[u8]) -> Key {
     match header {

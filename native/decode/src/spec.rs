@@ -40,9 +40,9 @@ impl Spec {
     }
 
     /// Return the spec that is written as a JSON object: `format` and `options` (true or false by name). For `avro` and
-    /// `protobuf` it has the `plan` of its messages (`avro/plan.rs`, `protobuf/plan.rs`), for `avro-confluent` and
-    /// `protobuf-confluent` the words for messages without an id, as `short` and `foreign`; there a `plan` is that of all
-    /// messages, whatever their id is. For `changelog` it also has the envelope (`json/changelog.rs`).
+    /// `protobuf` it has the `plan` of its messages (`avro/plan.rs`, `protobuf/plan.rs`), for `avro-confluent`,
+    /// `json-schema-confluent` and `protobuf-confluent` the words for messages without an id, as `short` and `foreign`; there
+    /// a `plan` is that of all messages, whatever their id is. For `changelog` it also has the envelope (`json/changelog.rs`).
     ///
     /// A TIME has its precision in its field's metadata. A field with `unused` there is checked, and is not in the rows. The rows have the columns as nullable fields.
     ///
@@ -66,20 +66,16 @@ impl Spec {
 
     fn of(spec: &Value, columns: &Fields) -> Result<Self, Unsupported> {
         // In JSON and CSV any part may be null. The others keep the table's types.
-        let lenient = matches!(spec["format"].as_str(), Some("json" | "csv" | "changelog"));
+        let lenient = matches!(spec["format"].as_str(), Some("json" | "json-schema-confluent" | "csv" | "changelog"));
         let columns = columns.iter().map(|column| if lenient { relaxed(column) } else { column.as_ref().clone() });
         let columns: Fields = columns.map(|column| column.with_nullable(true)).collect();
         if matches!(spec["format"].as_str(), Some("csv" | "avro" | "avro-confluent")) {
             columns.iter().try_for_each(|column| without_durations(column))?;
         }
-        let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
         match spec["format"].as_str() {
-            Some("json") => {
-                let options = json::Options {
-                    fail_on_missing_field: option("json.fail-on-missing-field"),
-                    ignore_parse_errors: option("json.ignore-parse-errors"),
-                };
-                Ok(Self::json(&columns, options))
+            Some("json") => Ok(Self::json(&columns, json::Options::parse(spec))),
+            Some("json-schema-confluent") => {
+                Ok(Self { format: Format::JsonById(json::Messages::parse(spec)?), columns })
             }
             Some("changelog") => {
                 let (envelope, columns) = Envelope::parse(spec, columns)?;
@@ -105,6 +101,7 @@ impl Spec {
     pub fn learn(&self, key: Key, schema: &str) -> Result<(), Unsupported> {
         match &self.format {
             Format::Avro(plans) => plans.learn(key, schema),
+            Format::JsonById(messages) => messages.plans.learn(key, schema),
             Format::Protobuf(messages) => messages.plans.learn(key, schema),
             _ => Ok(()),
         }

@@ -32,6 +32,21 @@ struct Choices<'a> {
 }
 
 impl Choices<'_> {
+    /// What Connect says of some columns.
+    fn meanings(&mut self, schema: &Value) -> Vec<Value> {
+        const NAMES: [&str; 5] = [
+            "org.apache.kafka.connect.data.Decimal",
+            "org.apache.kafka.connect.data.Date",
+            "io.debezium.time.MicroTime",
+            "io.debezium.time.Timestamp",
+            "io.debezium.time.ZonedTimestamp",
+        ];
+        let fields = schema["fields"].as_array().unwrap();
+        let parameters = json!({"scale": "2"});
+        let meaning = |field: &Value, name| json!({"field": field["name"], "name": name, "parameters": parameters});
+        fields.iter().map(|field| meaning(field, NAMES[self.below(NAMES.len())])).collect()
+    }
+
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
@@ -319,8 +334,15 @@ fn json(data: &[u8]) -> Outcome {
     let message = choices.repeat(message);
     let options = json!({"json.fail-on-missing-field": choices.below(2) == 0,
         "json.ignore-parse-errors": choices.below(4) == 0});
-    let spec = |schema: &Value| parsed(&json!({"format": "json", "options": options, "schema": schema}));
-    check(spec, &schema, message.as_bytes(), &mut choices)
+    if choices.below(2) == 0 {
+        let spec = |schema: &Value| parsed(&json!({"format": "json", "options": options, "schema": schema}));
+        return check(spec, &schema, message.as_bytes(), &mut choices);
+    }
+    let plan = json!({"fields": choices.meanings(&schema)});
+    let spec = |schema: &Value| {
+        parsed(&json!({"format": "json-schema-confluent", "options": options, "schema": schema, "plan": plan}))
+    };
+    check(spec, &schema, &[&[0, 0, 0, 0, 7], message.as_bytes()].concat(), &mut choices)
 }
 
 fn changelog(data: &[u8]) -> Outcome {

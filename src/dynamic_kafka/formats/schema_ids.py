@@ -12,10 +12,13 @@ Source: io.confluent.kafka.serializers.schema.id.{SchemaId,DualSchemaIdDeseriali
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka import native
+from dynamic_kafka.errors import InvalidOptionError, RegistryError
 from dynamic_kafka.options import Option, choice
 
 if TYPE_CHECKING:
@@ -32,7 +35,9 @@ __all__ = [
     "in_headers",
     "location_option",
     "no_id",
+    "plans_by_id",
     "refuse_headers",
+    "words_without_id",
 ]
 
 SchemaId = int | UUID
@@ -107,6 +112,39 @@ def id_of_header(header: bytes) -> SchemaId:
         f"its header with a schema id has the value 0x{header[:GUID_BYTES].hex().upper()}, which is neither a byte 1 and a "
         "GUID nor a byte 0 and an id"
     )
+
+
+def plans_by_id(ids: Iterable[native.SchemaId], plan_of: Callable[[SchemaId], str]) -> dict[native.SchemaId, str]:
+    """Return what the native kernel has to know of schemas, by their ids.
+
+    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
+    next one.
+
+    Args:
+        ids: Ids, or the values of headers with ids.
+        plan_of: Asks the registry for a schema, and returns its plan as JSON.
+    """
+    found = {}
+    for given in ids:
+        try:
+            schema_id = given if isinstance(given, int) else id_of_header(given)
+        except ValueError as error:
+            found[given] = json.dumps({"missing": str(error)})
+            continue
+        try:
+            found[given] = plan_of(schema_id)
+        except RegistryError as error:
+            if not error.not_found:
+                raise
+            found[given] = json.dumps({"missing": str(error)})
+    return found
+
+
+def words_without_id(name: str, *, headers: bool) -> Mapping[str, str]:
+    """Return, for the native kernel, why a message without an id cannot be read; see `no_id`."""
+    short = "it is too short for the magic byte and a schema id"
+    foreign = "it does not begin with the magic byte 0 of a schema registry's serializer"
+    return {"short": no_id(short, name, headers=headers), "foreign": no_id(foreign, name, headers=headers)}
 
 
 def no_id(reason: str, name: str, *, headers: bool) -> str:

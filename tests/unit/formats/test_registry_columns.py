@@ -14,7 +14,7 @@ from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats.avro import columns as avro
 from dynamic_kafka.formats.avro.schemas import parse_schema
 from dynamic_kafka.formats.json import schemas as json_schema
-from dynamic_kafka.formats.json.semantic import plan_of_json_schema
+from dynamic_kafka.formats.json.schemas import schema_of_connect
 from dynamic_kafka.formats.protobuf import columns as protobuf
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
@@ -203,7 +203,7 @@ def protobuf_bomb() -> None:
         avro_bomb,
         protobuf_bomb,
         lambda: json_bomb(lambda schema: json_schema.columns_of(json.dumps(schema)), "properties"),
-        lambda: json_bomb(lambda schema: plan_of_json_schema(schema, StringType()), "oneOf"),
+        lambda: json_bomb(lambda schema: schema_of_connect(schema, StringType()), "oneOf"),
     ],
 )
 def test_a_short_schema_does_not_become_any_number_of_columns(bomb: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
+from datetime import datetime
 from typing import Any
 
 import fastavro
@@ -20,7 +21,7 @@ from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
 from dynamic_kafka.formats.avro.schemas import schema_text
-from dynamic_kafka.formats.json.confluent import _bodies
+from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
@@ -212,8 +213,8 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
     columns = StructType([StructField("id", LongType()), StructField("at", TimestampNTZType())])
     message = b'{"id": 1, "at": 1000001}'
     cases: list[tuple[bytes | None, bytes | None, Any]] = [
-        (message, of(GUID), {"id": 1, "at": "1970-01-01 00:00:01.000001"}),
-        (b"\x00\x00\x00\x00\x07" + message, None, {"id": 1, "at": 1000001}),
+        (message, of(GUID), {"id": 1, "at": datetime(1970, 1, 1, 0, 0, 1, 1)}),  # noqa: DTZ001
+        (b"\x00\x00\x00\x00\x07" + message, None, "It does not fit the columns: at"),
         (None, of(GUID), None),
         (b" ", of(GUID), "it is empty"),
         (b"\x00\x00\x00\x00\x07 ", None, "nothing follows its schema id"),
@@ -227,10 +228,11 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
         ),
     ]
     messages, headers, expected = zip(*cases, strict=True)
-    found = _bodies(binary(*messages), settings, columns.json(), binary(*headers))
-    assert [error or (body and json.loads(body)) for body, error in found] == list(expected)
-    ((_, error),) = _bodies(binary(message), settings, columns.json())
-    assert error is not None
+    given = {"json-schema-confluent.url": settings.url, "json-schema-confluent.schema-id-location": "header-or-prefix"}
+    read = JSON_SCHEMA_CONFLUENT.decoder(columns, given).rows
+    found = [row and (row.pop("__error") or row) for row in read(binary(*messages), binary(*headers)).to_pylist()]
+    assert found == list(expected)
+    (error,) = read(binary(message)).field("__error").to_pylist()
     assert error.endswith("set 'json-schema-confluent.schema-id-location' to 'header-or-prefix'")
 
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::columns::{Bytes, Column, Full, Struct, Values};
 use crate::schema_ids::Plans;
-use crate::{Failure, text};
+use crate::{Failure, connect, text};
 pub(crate) use plan::Plan;
 use plan::{Record, Step};
 
@@ -24,7 +24,6 @@ use plan::{Record, Step};
 const DEEPEST: usize = 200;
 /// The most levels of records, so that the stack is large enough.
 const DEEPEST_RECORDS: usize = 1000;
-const NANOS_A_DAY: i64 = 86_400_000_000_000;
 const LARGEST_SCALE: i32 = 76;
 
 // --- errors ---
@@ -451,35 +450,22 @@ fn small<T: TryFrom<i32> + Into<i64>>(value: i32, least: T, most: T) -> Read<T> 
     T::try_from(value).map_err(|_| Fault::range(least, most))
 }
 
-/// Return a time in the unit of its column.
+/// Return a value in the unit of its column.
 #[inline]
 fn scaled(value: i64, unit_ns: i64, column_ns: i64) -> Read<i64> {
-    if unit_ns < column_ns {
-        return Ok(value.div_euclid(column_ns / unit_ns.max(1)));
-    }
-    let factor = unit_ns / column_ns;
-    // Spark's times begin one later than 64 bits.
-    let (least, most) = (i64::MIN.div_euclid(factor) + 1, i64::MAX / factor);
-    if (least..=most).contains(&value) { Ok(value * factor) } else { Err(Fault::range(least, most)) }
+    connect::scaled(value, unit_ns, column_ns).map_err(|(least, most)| Fault::range(least, most))
 }
 
 /// Return a time of day in nanoseconds.
 #[inline]
 fn time(value: i64, unit_ns: i64) -> Read<i64> {
-    let nanos = scaled(value, unit_ns, 1)?;
-    if (0..NANOS_A_DAY).contains(&nanos) { Ok(nanos) } else { Err(Fault::range(0, NANOS_A_DAY - 1)) }
+    connect::time(value, unit_ns).map_err(|(least, most)| Fault::range(least, most))
 }
 
 /// Return the unscaled value of a decimal in two's complement, highest byte first, with another scale.
 fn decimal(bytes: &[u8], scale: i32, precision: u8, to: i8) -> Read<i128> {
     let found = || {
-        let is_negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
-        let (repeated, digits) = bytes.split_at(bytes.len().saturating_sub(16));
-        let sign = if is_negative { 0xFF } else { 0 };
-        let value = digits.iter().fold(-i128::from(is_negative), |value, &byte| (value << 8) | i128::from(byte));
-        if repeated.iter().any(|byte| *byte != sign) || (value < 0) != is_negative {
-            return None;
-        }
+        let value = connect::unscaled(bytes)?;
         let more = i32::from(to) - scale;
         let power = 10_i128.checked_pow(more.unsigned_abs());
         let value = match power {

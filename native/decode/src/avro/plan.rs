@@ -22,7 +22,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::Unsupported;
-use crate::schema_ids::{self, ID_BYTES, Key, NoKey};
+use crate::schema_ids::{self, Key, NoKey};
 
 /// How messages are read.
 #[derive(Debug)]
@@ -94,14 +94,7 @@ impl schema_ids::Plan for Plan {
 
     #[inline]
     fn key<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, &'a [u8]), NoKey> {
-        if let Some(header) = header {
-            return Ok((schema_ids::key_of_header(header), message));
-        }
-        match message {
-            [0, a, b, c, d, body @ ..] => Ok((Key::Id(u32::from_be_bytes([*a, *b, *c, *d])), body)),
-            _ if message.len() < ID_BYTES => Err(NoKey::Short),
-            _ => Err(NoKey::Foreign),
-        }
+        schema_ids::key_of(message, header)
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::metadata::{Form, each_field};
 use super::scanner::{MOST_LEVELS, Scanner};
+use super::semantic::{Included, Meaning};
 use super::{Options, Read, Reader, text_of, within};
 use crate::columns::{Column, Struct, Values};
 use crate::spark::data_type;
@@ -40,6 +41,8 @@ pub struct Envelope {
     batched: bool,
     /// Whether the message is in the field `payload`, beside `schema`; the latter is the last of `fields`.
     payload: bool,
+    /// What the rows stand for, by that schema.
+    included: Included,
     /// Fields whose text has to be this one, or has to be there; other messages have no row.
     include: Vec<(usize, Option<Box<str>>)>,
     metadata: Vec<Metadata>,
@@ -100,6 +103,7 @@ impl Envelope {
             partial: is("partial"),
             batched: is("batched"),
             payload: is("payload"),
+            included: Included::default(),
             include,
             metadata,
             options: Options { fail_on_missing_field: false, ignore_parse_errors: is("ignore_parse_errors") },
@@ -190,7 +194,7 @@ fn find<'a>(scanner: &mut Scanner<'a>, names: &[Box<str>], found: &mut [Option<&
 }
 
 /// Append the rows and the metadata of a message, and return whether it has any.
-pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<bool, Failure> {
+pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &mut Envelope) -> Result<bool, Failure> {
     if message.is_empty() {
         return Ok(false);
     }
@@ -200,9 +204,11 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, envelope: &Envelope) ->
     }
 }
 
-fn changes(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<bool, Failure> {
+fn changes(message: &[u8], columns: &mut Struct, envelope: &mut Envelope) -> Result<bool, Failure> {
     let text = text_of(message)?;
     let found = envelope.find(text)?;
+    let meaning = if envelope.payload { envelope.included.find(found[MOST_FIELDS - 1])? } else { None };
+    let envelope = &*envelope;
     for (field, included) in &envelope.include {
         let name = as_text(found[*field])?
             .ok_or_else(|| Failure::Message(format!("It does not have the field \"{}\"", envelope.fields[*field])))?;
@@ -220,7 +226,7 @@ fn changes(message: &[u8], columns: &mut Struct, envelope: &Envelope) -> Result<
     let [rows, metadata] = &mut columns.columns[..] else { unreachable!("the envelope has two columns") };
     let Values::List(_, ends, change) = &mut rows.values else { unreachable!("the rows are an array") };
     let mut reader = Reader::new(text, envelope.options);
-    append_rows(&kind, &found, change, &mut reader, envelope)?;
+    append_rows(&kind, &found, change, &mut reader, envelope, meaning.as_deref())?;
     ends.push(change.len())?;
     rows.valid.append_non_null();
     append_metadata(&found, metadata, &mut reader, envelope)?;
@@ -244,6 +250,7 @@ fn append_rows<'a>(
     change: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
+    meaning: Option<&Meaning>,
 ) -> Result<(), Failure> {
     let is_insert = envelope.inserts.iter().any(|insert| **insert == *kind);
     let is_update = *kind == *envelope.update;
@@ -263,8 +270,8 @@ fn append_rows<'a>(
     match (old, new) {
         (_, None) if is_insert || is_update => return Err(envelope.without_new()),
         (Some(old), Some(new)) if is_update => {
-            reader.change("-U", &envelope.fields[OLD], old, change)?;
-            reader.change("+U", &envelope.fields[NEW], new, change)?;
+            reader.change("-U", &envelope.fields[OLD], old, change, meaning)?;
+            reader.change("+U", &envelope.fields[NEW], new, change, meaning)?;
         }
         (old, new) => {
             let (word, images) =
@@ -272,7 +279,7 @@ fn append_rows<'a>(
             for (place, (image, row)) in images.into_iter().enumerate() {
                 let Some(row) = row else { continue };
                 let len = change.len();
-                reader.change(word, &envelope.fields[image], row, change)?;
+                reader.change(word, &envelope.fields[image], row, change, meaning)?;
                 if place > 0 {
                     change.truncate(len); // only its errors count
                 }
@@ -339,19 +346,19 @@ fn partial_rows<'a>(
     if !is_update {
         let len = change.len();
         for old in old.into_iter().flatten().flatten() {
-            reader.change("-U", names.0, old, change)?;
+            reader.change("-U", names.0, old, change, None)?;
         }
         change.truncate(len); // only its errors count
         for new in new {
-            reader.change(if is_insert { "+I" } else { "-D" }, names.1, new, change)?;
+            reader.change(if is_insert { "+I" } else { "-D" }, names.1, new, change, None)?;
         }
         return Ok(());
     }
     let old = whole(old).filter(|old| old.len() >= new.len()).ok_or_else(|| envelope.without_old(""))?;
     for (old, new) in old.into_iter().zip(new) {
-        reader.change("-U", names.1, new, change)?;
+        reader.change("-U", names.1, new, change, None)?;
         reader.overlay(names.0, old, change)?;
-        reader.change("+U", names.1, new, change)?;
+        reader.change("+U", names.1, new, change, None)?;
     }
     reader.misfits.sort();
     reader.misfits.dedup();
@@ -360,7 +367,14 @@ fn partial_rows<'a>(
 
 impl<'a> Reader<'a> {
     /// Append a change, whose row is in the field `name`.
-    fn change(&mut self, kind: &str, name: &str, row: &'a str, change: &mut Column) -> Read<()> {
+    fn change(
+        &mut self,
+        kind: &str,
+        name: &str,
+        row: &'a str,
+        change: &mut Column,
+        meaning: Option<&Meaning>,
+    ) -> Read<()> {
         self.spend(change)?;
         let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
         let [kinds, rows] = &mut fields.columns[..] else { unreachable!("a change has two fields") };
@@ -369,7 +383,7 @@ impl<'a> Reader<'a> {
         kinds.valid.append_non_null();
         self.scanner = Scanner::new(row);
         let misfits = self.misfits.len();
-        self.value(rows, MOST_LEVELS)?;
+        self.value(rows, meaning.and_then(|meaning| meaning.field(name)), MOST_LEVELS)?;
         within(name, &mut self.misfits, misfits);
         fields.len += 1;
         change.valid.append_non_null();
@@ -389,7 +403,7 @@ impl<'a> Reader<'a> {
                 Some(found) => {
                     columns.columns[found].truncate(place);
                     self.forget(columns.name(found), (misfits, self.missing.len()));
-                    self.field(columns, found, MOST_LEVELS)?;
+                    self.field(columns, found, None, MOST_LEVELS)?;
                     guess = found + 1;
                 }
                 None => self.scanner.skip_value(MOST_LEVELS)?,

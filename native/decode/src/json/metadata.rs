@@ -56,7 +56,7 @@ impl Form {
             Self::Texts | Self::Typed => {
                 reader.scanner = scanner;
                 let misfits = reader.misfits.len();
-                reader.value(column, MOST_LEVELS)?;
+                reader.value(column, None, MOST_LEVELS)?;
                 let fits = reader.misfits.len() == misfits;
                 reader.misfits.truncate(misfits);
                 return Ok(fits);

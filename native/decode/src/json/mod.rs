@@ -23,10 +23,15 @@
 pub(crate) mod changelog;
 mod metadata;
 mod scanner;
+mod semantic;
+
+use serde_json::Value;
 
 use crate::columns::{Column, Full, Struct, Values};
-use crate::{Failure, java, text};
+use crate::schema_ids::Plans;
+use crate::{Failure, Unsupported, java, text};
 use scanner::{MOST_LEVELS, Scanner};
+use semantic::{Meaning, Registered};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 const MOST_MISFITS: usize = 10;
@@ -39,6 +44,53 @@ pub struct Options {
     pub fail_on_missing_field: bool,
     /// `json.ignore-parse-errors`
     pub ignore_parse_errors: bool,
+}
+
+impl Options {
+    /// Return the options of a spec.
+    pub(crate) fn parse(spec: &Value) -> Self {
+        let option = |name: &str| spec["options"][name].as_bool().unwrap_or(false);
+        Self {
+            fail_on_missing_field: option("json.fail-on-missing-field"),
+            ignore_parse_errors: option("json.ignore-parse-errors"),
+        }
+    }
+}
+
+/// Messages with the ids of their schemas. Columns say what is read, and a schema which values stand for times and decimals.
+#[derive(Debug, Clone)]
+pub(crate) struct Messages {
+    pub(crate) plans: Plans<Registered>,
+    options: Options,
+}
+
+impl Messages {
+    /// Return what reads the messages of a spec.
+    pub(crate) fn parse(spec: &Value) -> Result<Self, Unsupported> {
+        Ok(Self { plans: Plans::parse(spec, true)?, options: Options::parse(spec) })
+    }
+}
+
+/// Append the columns of a message with the id of its schema, and return whether it has a row.
+pub(crate) fn read_registered(
+    message: &[u8],
+    header: Option<&[u8]>,
+    columns: &mut Struct,
+    messages: &mut Messages,
+) -> Result<bool, Failure> {
+    let options = messages.options;
+    let found = match messages.plans.plan(message, header) {
+        Err(words) => Err(Failure::Message(words.to_string())),
+        Ok((_, body)) if body.trim_ascii().is_empty() => {
+            let words = if header.is_some() { "it is empty" } else { "nothing follows its schema id" };
+            Err(Failure::Message(words.to_owned()))
+        }
+        Ok((Registered(meaning), body)) => row(body, columns, options, meaning.as_ref()),
+    };
+    match found {
+        Err(Failure::Message(_)) if options.ignore_parse_errors => Ok(false),
+        found => found.map(|()| true),
+    }
 }
 
 /// Why a message has no row.
@@ -77,16 +129,16 @@ pub(crate) fn read(message: &[u8], columns: &mut Struct, options: &Options) -> R
     if message.is_empty() {
         return Ok(false);
     }
-    match row(message, columns, *options) {
+    match row(message, columns, *options, None) {
         Err(Failure::Message(_)) if options.ignore_parse_errors => Ok(false),
         found => found.map(|()| true),
     }
 }
 
-fn row(message: &[u8], columns: &mut Struct, options: Options) -> Result<(), Failure> {
+fn row(message: &[u8], columns: &mut Struct, options: Options, meaning: Option<&Meaning>) -> Result<(), Failure> {
     let mut reader = Reader::new(text_of(message)?, options);
     reader.scanner.blanks();
-    reader.object(columns, MOST_LEVELS)?;
+    reader.object(columns, meaning, MOST_LEVELS)?;
     reader.checked()
 }
 
@@ -127,7 +179,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Read an object into the columns of a struct.
-    fn object(&mut self, columns: &mut Struct, levels: usize) -> Read<()> {
+    fn object(&mut self, columns: &mut Struct, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
         let row = columns.len;
         let begin = (self.misfits.len(), self.missing.len());
@@ -140,7 +192,8 @@ impl<'a> Reader<'a> {
                         columns.columns[found].truncate(row); // the field is there twice
                         self.forget(columns.name(found), begin);
                     }
-                    self.field(columns, found, levels)?;
+                    let meaning = meaning.and_then(|meaning| meaning.field(columns.name(found)));
+                    self.field(columns, found, meaning, levels)?;
                     guess = found + 1;
                 }
                 None => self.scanner.skip_value(levels)?,
@@ -172,9 +225,9 @@ impl<'a> Reader<'a> {
 
     /// Read the value of a field.
     #[inline]
-    fn field(&mut self, columns: &mut Struct, index: usize, levels: usize) -> Read<()> {
+    fn field(&mut self, columns: &mut Struct, index: usize, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let (misfits, missing) = (self.misfits.len(), self.missing.len());
-        self.value(&mut columns.columns[index], levels)?;
+        self.value(&mut columns.columns[index], meaning, levels)?;
         if self.misfits.len() > misfits || self.missing.len() > missing {
             within(columns.name(index), &mut self.misfits, misfits);
             within(columns.name(index), &mut self.missing, missing);
@@ -195,7 +248,7 @@ impl<'a> Reader<'a> {
 
     /// Append the next value to a column. One that does not fit is null.
     #[inline]
-    fn value(&mut self, column: &mut Column, levels: usize) -> Read<()> {
+    fn value(&mut self, column: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let token = self.scanner.peek().ok_or(Fault::Broken)?;
         if token == b'n' {
             self.scanner.null()?;
@@ -203,7 +256,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let begin = self.scanner.at();
-        if self.fits(token, column, levels)? {
+        if self.fits(token, column, meaning, levels)? {
             column.valid.append_non_null();
             return Ok(());
         }
@@ -223,7 +276,12 @@ impl<'a> Reader<'a> {
 
     /// Append the next value, which is not null and begins with `token`, without its bit; return whether it fits.
     #[inline]
-    fn fits(&mut self, token: u8, column: &mut Column, levels: usize) -> Read<bool> {
+    fn fits(&mut self, token: u8, column: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<bool> {
+        if let Some(Meaning::Value(kind)) = meaning {
+            if let Some(fits) = self.meant(token, *kind, &mut column.values, levels)? {
+                return Ok(fits);
+            }
+        }
         let is_number = matches!(token, b'-' | b'0'..=b'9');
         let found = match &mut column.values {
             Values::String(v) => {
@@ -251,15 +309,15 @@ impl<'a> Reader<'a> {
                 Some(())
             }
             Values::List(_, ends, element) if token == b'[' => {
-                self.array(element, levels)?;
+                self.array(element, meaning, levels)?;
                 Some(ends.push(element.len())?)
             }
             Values::Map(_, ends, key, value) if token == b'{' => {
-                self.map(key, value, levels)?;
+                self.map(key, value, meaning, levels)?;
                 Some(ends.push(value.len())?)
             }
             Values::Struct(v) if token == b'{' => {
-                self.object(v, levels)?;
+                self.object(v, meaning, levels)?;
                 Some(())
             }
             Values::List(..) | Values::Map(..) | Values::Struct(_) => None,
@@ -270,11 +328,11 @@ impl<'a> Reader<'a> {
         Ok(found.is_some())
     }
 
-    fn array(&mut self, element: &mut Column, levels: usize) -> Read<()> {
+    fn array(&mut self, element: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
         let mut has_more = self.scanner.begin(b'[')?;
         while has_more {
-            self.element(element, levels)?;
+            self.element(element, meaning, levels)?;
             has_more = self.scanner.has_more(b'[')?;
         }
         Ok(())
@@ -282,10 +340,10 @@ impl<'a> Reader<'a> {
 
     /// Append the next value of an array or a map, whose errors are those of the whole.
     #[inline]
-    fn element(&mut self, column: &mut Column, levels: usize) -> Read<()> {
+    fn element(&mut self, column: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         self.spend(column)?;
         let (misfits, missing) = (self.misfits.len(), self.missing.len());
-        self.value(column, levels)?;
+        self.value(column, meaning.and_then(Meaning::element), levels)?;
         if self.misfits.len() > misfits || self.missing.len() > missing {
             self.misfits.dedup();
             self.missing.dedup();
@@ -294,7 +352,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Read a map. Of entries with the same key, the last one is kept, as in Java.
-    fn map(&mut self, key: &mut Column, value: &mut Column, levels: usize) -> Read<()> {
+    fn map(&mut self, key: &mut Column, value: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
         let (first, begin) = (key.len(), self.scanner.at());
         let (misfits, missing) = (self.misfits.len(), self.missing.len());
@@ -303,7 +361,7 @@ impl<'a> Reader<'a> {
         while has_more {
             names.push(self.scanner.name(&mut self.buffer)?.as_bytes())?;
             key.valid.append_non_null();
-            self.element(value, levels)?;
+            self.element(value, meaning, levels)?;
             has_more = self.scanner.has_more(b'{')?;
         }
         if names.are_different(first) {
@@ -322,7 +380,7 @@ impl<'a> Reader<'a> {
                 let Values::String(names) = &mut key.values else { return Err(Fault::Broken) };
                 names.push(name.as_bytes())?;
                 key.valid.append_non_null();
-                self.element(value, levels)?;
+                self.element(value, meaning, levels)?;
             } else {
                 self.scanner.skip_value(levels)?;
             }

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dynamic_kafka import native
-from dynamic_kafka.errors import ConfigurationError, RegistryError
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
@@ -31,7 +31,7 @@ from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def _kernel(settings: RegistrySettings, text: str, target: pa.StructType, *, hea
 
 def _spec(name: str, *, headers: bool) -> Mapping[str, Any]:
     """Return the spec for the kernel; `headers` says whether ids in headers are looked at."""
-    short = no_id("it is too short for the magic byte and a schema id", name, headers=headers)
-    foreign = "it does not begin with the magic byte 0 of a schema registry's serializer"
-    return {"format": _NAME, "short": short, "foreign": no_id(foreign, name, headers=headers)}
+    return {"format": _NAME, **words_without_id(name, headers=headers)}
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
@@ -209,25 +207,8 @@ def _encode_batch(
 def _schemas(
     ids: Collection[native.SchemaId], settings: RegistrySettings, text: str, target: pa.StructType
 ) -> dict[native.SchemaId, str]:
-    """Return plans for the native kernel, by id.
-
-    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
-    next one.
-    """
-    found = {}
-    for given in ids:
-        try:
-            schema_id = given if isinstance(given, int) else id_of_header(given)
-        except ValueError as error:
-            found[given] = json.dumps({"missing": str(error)})
-            continue
-        try:
-            found[given] = _plan(settings, schema_id, text, target)
-        except RegistryError as error:
-            if not error.not_found:
-                raise
-            found[given] = json.dumps({"missing": str(error)})
-    return found
+    """Return plans for the native kernel, by id."""
+    return plans_by_id(ids, lambda schema_id: _plan(settings, schema_id, text, target))
 
 
 @functools.lru_cache(1000)

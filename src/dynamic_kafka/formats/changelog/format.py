@@ -31,7 +31,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 from dynamic_kafka.errors import InvalidOptionError
 from dynamic_kafka.formats.arrow import as_numbers
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
-from dynamic_kafka.formats.expressions import has
 from dynamic_kafka.formats.format import (
     DELETES,
     INSERT,
@@ -42,7 +41,6 @@ from dynamic_kafka.formats.format import (
     FormatOptions,
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
-from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, SEMANTIC_PREFIXES, Plan, plain, plan_of_connect
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.options import Option, boolean, non_blank
 
@@ -74,13 +72,10 @@ _SHARED_OPTIONS = (
 def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
     rows = decoder(as_numbers(schema), _spec(name, envelope, options)).rows
     patterns = {f: _regex(text) for f, text in _included(name, options).items() if not _is_word(text)}
-    has_semantic_types = _has_semantic_types(schema, options)
 
     def from_json(messages: pa.Array) -> pa.Array:
         if patterns:
             messages = _with_matches(messages, patterns)
-        if has_semantic_types:
-            messages = _with_plain_values(messages, envelope, schema)
         return rows(messages)
 
     return Decoder(from_json)
@@ -103,29 +98,6 @@ def _with_matches(messages: pa.Array, patterns: Mapping[str, re.Pattern[str]]) -
 def _fields(names: tuple[str, ...]) -> Decoder:
     """Return what decodes fields of messages as texts; null for a field or a message that cannot be read."""
     return JSON.decoder(StructType([StructField(n, StringType()) for n in names]), {IGNORE_PARSE_ERRORS.key: True})
-
-
-def _has_semantic_types(schema: StructType, options: FormatOptions) -> bool:
-    return _SCHEMA_INCLUDE.of(options) and has(schema, SEMANTIC_COLUMNS)
-
-
-def _with_plain_values(messages: pa.Array, envelope: Envelope, schema: StructType) -> pa.Array:
-    """Convert the numbers and texts of which a message's own schema says that they are times or decimals."""
-    import pyarrow as pa
-
-    images = StructType()
-    for image in envelope.images:
-        images.add(image, schema)
-
-    def plan(message: Any) -> Plan:
-        found = plan_of_connect(message.get("schema"), images) if isinstance(message, dict) else None
-        return None if found is None else {"fields": {"payload": found}}
-
-    def converted(message: bytes | None) -> bytes | None:
-        named = message is not None and any(prefix in message for prefix in SEMANTIC_PREFIXES)
-        return plain(message, plan) if message is not None and named else message
-
-    return pa.array(map(converted, messages.to_pylist()), pa.binary())
 
 
 def _included(name: str, options: FormatOptions) -> dict[str, str]:
@@ -192,7 +164,7 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
 
 
 def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if _has_semantic_types(schema, options) or not all(map(_is_word, _included(name, options).values())):
+    if not all(map(_is_word, _included(name, options).values())):
         return None
     return {**_spec(name, envelope, options), "schema": as_numbers(schema).jsonValue()}
 

@@ -3,9 +3,9 @@
 The id may also be in a header; see `schema_ids`.
 
 A message is read as in the format `json`. The schema of its id says which numbers and texts are times and decimals of Kafka
-Connect (see `semantic`). Otherwise it is not needed, because the columns say what is read. An id that the registry does not
-know, or that is not a JSON Schema, is an error of the message. Rows are written as in `json`, with a schema that is made
-from the columns or given. It is registered when the first row is written.
+Connect (see `schema_of_connect`). Otherwise it is not needed, because the columns say what is read. An id that the registry
+does not know, or that is not a JSON Schema, is an error of the message. Rows are written as in `json`, with a schema that is
+made from the columns or given. It is registered when the first row is written.
 
 Open-source Flink does not have this format. In Confluent's cloud it is called `json-registry`.
 """
@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
-from dynamic_kafka.errors import ConfigurationError, RegistryError
+from dynamic_kafka import native
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import evaluated
-from dynamic_kafka.formats.expressions import has
+from dynamic_kafka.formats.arrow import arrow_type, as_numbers, evaluated
+from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
-from dynamic_kafka.formats.json.schemas import columns_of, schema_text
-from dynamic_kafka.formats.json.semantic import SEMANTIC_COLUMNS, Plan, plain, plan_of_json_schema
-from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of_header, no_id
+from dynamic_kafka.formats.json.format import JSON, read_spec
+from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
+from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -55,82 +55,54 @@ def _json_options(options: FormatOptions) -> FormatOptions:
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    settings = schema_registry_settings.settings(_NAME, options)
-    columns = (schema if has(schema, SEMANTIC_COLUMNS) else StructType()).json()
-    json_options = _json_options(options)
-    rows, ignore_errors = JSON.decoder(schema, json_options).rows, IGNORE_PARSE_ERRORS.of(json_options)
+    settings, columns = schema_registry_settings.settings(_NAME, options), nullable(as_numbers(schema)).json()
+    spec = json.dumps(_spec(options))
 
-    def from_bytes(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        found = _bodies(messages, settings, columns, ids)
-        errors = {} if ignore_errors else {n: error for n, (_, error) in enumerate(found) if error is not None}
-        return rows(pa.array([body for body, _ in found], pa.binary()), errors)
+    def from_json(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
+        return _kernel(settings, columns, spec, headers=ids is not None).decode(messages, ids)
 
-    return Decoder(from_bytes)
+    def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
+        return _schemas(ids, settings, columns)
 
-
-def _bodies(
-    messages: pa.Array, settings: RegistrySettings, columns: str, ids: pa.Array | None = None
-) -> list[tuple[bytes | None, str | None]]:
-    """Return for each message its JSON, or why it cannot be read.
-
-    Args:
-        messages: Binary.
-        settings: The registry.
-        columns: The schema of the columns, as JSON.
-        ids: The values of the headers with ids; None if they are not looked at.
-    """
-
-    def body_of(message: bytes | None, header: bytes | None) -> tuple[bytes | None, str | None]:
-        if message is None:
-            return None, None
-        try:
-            schema_id, body = (id_of_header(header), message) if header is not None else _split(message)
-        except ValueError as error:
-            text = str(error)
-            return None, text if header is not None else no_id(text, settings.prefix, headers=ids is not None)
-        if not body.strip():
-            return None, "nothing follows its schema id" if header is None else "it is empty"
-        found = _plan_or_fault(settings, schema_id, columns)
-        if isinstance(found, str):
-            return None, found
-        return body if found is None else plain(body, lambda _: found), None
-
-    headers = [None] * len(messages) if ids is None else ids.to_pylist()
-    return list(map(body_of, messages.to_pylist(), headers))
+    return Decoder(from_json, schemas)
 
 
-def _split(message: bytes) -> tuple[int, bytes]:
-    """Split a message into the schema's id and the JSON after it. Raise ValueError with the reason if it has no id."""
-    if len(message) < ID_BYTES:
-        raise ValueError("it is too short for the magic byte and a schema id")
-    if message[0] != 0:
-        raise ValueError("it does not begin with the magic byte 0 of a schema registry's serializer")
-    return int.from_bytes(message[1:ID_BYTES], "big"), message[ID_BYTES:]
+@functools.lru_cache(256)
+def _kernel(settings: RegistrySettings, columns: str, spec: str, *, headers: bool) -> native.Decoder:
+    look_up = functools.partial(_schemas, settings=settings, columns=columns)
+    words = words_without_id(settings.prefix, headers=headers)
+    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), {**json.loads(spec), **words}, look_up)
 
 
-def _plan_or_fault(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan | str:
-    """Return what is converted in messages of a schema, or why they cannot be read."""
-    try:
-        return _plan(settings, schema_id, columns)
-    except RegistryError as error:
-        if not error.not_found:
-            raise
-        return str(error)  # probably a damaged message
+def _spec(options: FormatOptions) -> Mapping[str, Any]:
+    return {**read_spec(_json_options(options)), "format": _NAME}
+
+
+def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
+    if in_headers(_NAME, options):  # the kernel does not look at headers while it fetches
+        return None
+    columns = nullable(as_numbers(schema)).jsonValue()
+    return {**_spec(options), **words_without_id(_NAME, headers=False), "schema": columns}
+
+
+def _schemas(ids: Collection[native.SchemaId], settings: RegistrySettings, columns: str) -> dict[native.SchemaId, str]:
+    """Return plans for the native kernel, by id."""
+    return plans_by_id(ids, lambda schema_id: _plan(settings, schema_id, columns))
 
 
 @functools.lru_cache(1000)
-def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan | str:
+def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> str:
     found = schema_registry.client(settings).schema(schema_id)
     if found.type != _TYPE:
-        return f"its schema {schema_id} is not a JSON Schema, but {found.type}"
+        return json.dumps({"missing": f"its schema {schema_id} is not a JSON Schema, but {found.type}"})
     try:
         parsed = json.loads(found.text)
     except (ValueError, RecursionError):
-        return f"its schema {schema_id} is not JSON, or is nested too deeply"
+        return json.dumps({"missing": f"its schema {schema_id} is not JSON, or is nested too deeply"})
     try:
-        return plan_of_json_schema(parsed, StructType.fromJson(json.loads(columns)))
+        return json.dumps(schema_of_connect(parsed, StructType.fromJson(json.loads(columns))))
     except ConfigurationError as error:
-        return f"its schema {schema_id} cannot be used: {error}"
+        return json.dumps({"missing": f"its schema {schema_id} cannot be used: {error}"})
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------
@@ -139,7 +111,7 @@ def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> Plan
 def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
     settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
-    if plan_of_json_schema(json.loads(text), schema) is not None:
+    if schema_of_connect(json.loads(text), schema) is not None:
         raise ConfigurationError(
             f"Option '{_SCHEMA}': rows cannot be written with it, because its times and decimals of Kafka Connect are only "
             "read. Remove it to write texts and numbers, with a schema that is made from the columns"
@@ -183,7 +155,7 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     if found.type != _TYPE:
         raise ConfigurationError(f"The latest schema of the subject '{subject}' is not a JSON Schema, but {found.type}")
     columns = columns_of(found.text)
-    only_read = plan_of_json_schema(json.loads(found.text), columns) is not None
+    only_read = schema_of_connect(json.loads(found.text), columns) is not None
     return columns, {} if found.references or only_read else {_SCHEMA: found.text}
 
 
@@ -198,5 +170,6 @@ JSON_SCHEMA_CONFLUENT = Format(
     _check,
     registry=_SUBJECT,
     columns=_columns,
+    native=_native,
 )
 """Confluent's JSON with a JSON Schema."""

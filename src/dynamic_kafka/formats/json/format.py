@@ -111,17 +111,18 @@ def _check(schema: StructType, options: FormatOptions) -> None:
                 )
 
 
-def _spec(options: FormatOptions) -> dict[str, Any]:
+def read_spec(options: FormatOptions) -> dict[str, Any]:
+    """Return the spec by which the kernel reads messages."""
     used = (_FAIL_ON_MISSING_FIELD, IGNORE_PARSE_ERRORS)
     return {"format": "json", "options": {option.key: option.of(options) for option in used}}
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    return decoder(as_numbers(schema), _spec(options))
+    return decoder(as_numbers(schema), read_spec(options))
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    return {**_spec(options), "schema": nullable(as_numbers(schema)).jsonValue()}
+    return {**read_spec(options), "schema": nullable(as_numbers(schema)).jsonValue()}
 
 
 def _written_spec(options: FormatOptions) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import count_part, parts_left
 from dynamic_kafka.spark_versions import TimeType
 
-__all__ = ["columns_of", "referred", "schema_text"]
+__all__ = ["columns_of", "schema_of_connect", "schema_text"]
 
 _SIMPLE: dict[str, dict[str, str]] = {
     "boolean": {"type": "boolean"},
@@ -117,6 +117,8 @@ _OF_TITLE: dict[str, DataType] = {
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _MOST_DIGITS = 38  # of Spark's decimals
 _DEEPEST = 30
+_SEMANTIC_COLUMNS = (DateType, DecimalType, TimestampNTZType, TimestampType, TimeType)
+_SEMANTIC_NAMES = ("io.debezium.", "org.apache.kafka.connect.data.")
 
 
 def columns_of(text: str) -> StructType:
@@ -141,7 +143,7 @@ def _column(root: Any, schema: Any, path: str, depth: int, left: Iterator[int]) 
     if not isinstance(schema, dict) or depth > _DEEPEST:
         raise _no_column(path, "has no type, or contains itself")
     if "$ref" in schema:
-        found = referred(root, schema["$ref"])
+        found = _referred(root, schema["$ref"])
         if found is None:
             raise _no_column(path, f"refers to '{schema['$ref']}', which is not in the schema")
         return _column(root, found, path, depth + 1, left)
@@ -195,7 +197,7 @@ def _decimal(parameters: Any, path: str) -> DataType:
     return DecimalType(precision, scale)
 
 
-def referred(root: Any, reference: Any) -> Any:
+def _referred(root: Any, reference: Any) -> Any:
     """Return the part of the same schema that a reference such as `#/definitions/a` names; None if it has none."""
     found = root
     steps = str(reference).split("/")
@@ -207,3 +209,48 @@ def referred(root: Any, reference: Any) -> Any:
 def _no_column(path: str, why: str) -> ConfigurationError:
     where = f"Property '{path}' of the schema" if path else "The schema"
     return ConfigurationError(f"{where} {why}, so it cannot be a column. Write the columns by hand")
+
+
+# --- times and decimals of Kafka Connect ---
+
+
+def schema_of_connect(schema: Any, column: DataType) -> dict[str, Any] | None:
+    """Return a JSON Schema as one of Connect, for the kernel (`native/decode/src/json/semantic.rs`).
+
+    Args:
+        schema: The JSON Schema. Connect's names of types are titles in it.
+        column: The type of the columns.
+
+    Returns:
+        What says of the columns that their values stand for times and decimals; None if nothing does.
+    """
+    return _semantic(schema, schema, column, 0, parts_left())
+
+
+def _semantic(root: Any, schema: Any, column: DataType, depth: int, left: Iterator[int]) -> dict[str, Any] | None:
+    count_part(left)
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return None
+
+    def part(schema: Any, column: DataType) -> dict[str, Any] | None:
+        return _semantic(root, schema, column, depth + 1, left)
+
+    if "$ref" in schema:
+        return part(_referred(root, schema["$ref"]), column)
+    for combined in ("oneOf", "anyOf", "allOf"):
+        if isinstance(schema.get(combined), list):  # with null
+            found = [part(branch, column) for branch in schema[combined]]
+            return next((one for one in found if one is not None), None)
+    name, is_number = schema.get("title"), schema.get("type") == "number"
+    if isinstance(column, _SEMANTIC_COLUMNS) and isinstance(name, str) and name.startswith(_SEMANTIC_NAMES):
+        return None if is_number else {"name": name, "parameters": schema.get("connect.parameters")}
+    inner: Any = None
+    match column:
+        case StructType() if isinstance(properties := schema.get("properties"), dict):
+            parts = {f.name: part(properties.get(f.name), f.dataType) for f in column.fields}
+            inner = "fields", [{"field": name, **found} for name, found in parts.items() if found is not None]
+        case ArrayType(elementType=element):
+            inner = "items", part(schema.get("items"), element)
+        case MapType(valueType=element):
+            inner = "values", part(schema.get("additionalProperties"), element)
+    return dict([inner]) if inner is not None and inner[1] else None
