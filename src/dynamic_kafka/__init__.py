@@ -81,13 +81,15 @@ def register(spark: SparkSession) -> None:
     """Register `format("dynamic-kafka")` in a session, and stop its streams once they have reached their stopping offsets.
 
     Spark also finds the format without this call, but then a stream that has reached its stopping offsets keeps running
-    without reading anything.
+    without reading anything. In a notebook, a query that is the value of a cell is then shown as a table of its clusters.
     """
     from dynamic_kafka.spark.datasource import register_format
+    from dynamic_kafka.spark.notebook import show_queries
     from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
     register_format(spark)
     stop_finished_queries(spark)
+    show_queries()
 
 
 if not TYPE_CHECKING:  # it would make a type checker accept any name

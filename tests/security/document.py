@@ -1,6 +1,7 @@
 """The tables of docs/guides/security.md. The tests that they come from compare each row with what happens.
 
-`SECURITY_TABLES=write make test-all PYTEST_ARGS=tests/integration/test_security_matrix.py` writes them anew.
+With SECURITY_TABLES=write, these tests write them anew: first tests/integration/test_security_matrix.py, then
+tests/spark/test_security_kerberos.py.
 """
 
 from __future__ import annotations

@@ -12,12 +12,13 @@ from tests.security.tokens import CLIENT_ID, CLIENT_SECRET
 if TYPE_CHECKING:
     from tests.security.brokers import Secured
 
-__all__ = ["WAYS", "WRONG", "Way", "Wrong", "properties"]
+__all__ = ["KERBEROS", "NO_TICKET", "WAYS", "WRONG", "Way", "Wrong", "properties"]
 
 _MODULES = "org.apache.kafka.common.security"
 _PLAIN = f"{_MODULES}.plain.PlainLoginModule"
 _SCRAM = f"{_MODULES}.scram.ScramLoginModule"
 _OAUTH = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule"
+_KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 _ALICE = 'required username="alice" password="wonder-land";'
 
 
@@ -129,6 +130,22 @@ WAYS: tuple[Way, ...] = (
     ),
 )
 
+_TICKETS = f"{_KRB5} required useTicketCache=true;"
+_KEYTAB = f'{_KRB5} required useKeyTab=true keyTab="{{stores}}/alice.keytab" principal="alice@EXAMPLE.COM";'
+_SERVICE = {"sasl.kerberos.service.name": "kafka"}
+
+KERBEROS: tuple[Way, ...] = (
+    Way("SASL_PLAINTEXT, Kerberos by a keytab", "KERBEROS", _sasl("SASL_PLAINTEXT", "GSSAPI", _KEYTAB, **_SERVICE)),
+    Way(
+        "SASL_PLAINTEXT, Kerberos by a ticket cache",
+        "KERBEROS",
+        _sasl("SASL_PLAINTEXT", "GSSAPI", _TICKETS, **_SERVICE),
+    ),
+)
+"""Of another broker, `kerberos.realm`, and with a confluent-kafka that is not the wheel."""
+NO_TICKET = "Kerberos, no ticket in the cache"
+"""The row of what is said then."""
+
 
 @dataclass(frozen=True)
 class Wrong(Way):
@@ -237,7 +254,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong(
         "Kerberos",
         "SASL",
-        _sasl("SASL_PLAINTEXT", "GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required;"),
+        _sasl("SASL_PLAINTEXT", "GSSAPI", f"{_KRB5} required;"),
         "is not in this build",
     ),
 )

@@ -60,6 +60,7 @@ class _Source:
         Raises:
             ConfigurationError: If the strategy does not fit to the source.
         """
+        from dynamic_kafka.spark.notebook import show_queries
         from dynamic_kafka.spark.stop_finished import stop_finished_queries
 
         strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
@@ -67,6 +68,7 @@ class _Source:
         if strategy.options:
             configure_source(options, self.objects)
         stop_finished_queries(spark)
+        show_queries()
         raw = spark.readStream.format(self._registered(spark)).options(**options).load()
         return strategy.applied(self._deserialized(raw))
 

@@ -265,6 +265,17 @@ def test_kerberos_says_how_to_get_it() -> None:
             client_config({"security.protocol": "SASL_PLAINTEXT", **extra}, role="consumer")
 
 
+def test_kerberos_without_a_keytab_is_by_the_ticket_cache() -> None:
+    """As in Java: librdkafka runs its kinit only if there is a keytab, or a command of the user's own."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    name = "sasl.kerberos.min.time.before.relogin"
+    jaas = "com.sun.security.auth.module.Krb5LoginModule required"
+    cache = {"sasl.jaas.config": f"{jaas} useTicketCache=true;", name: "60000"}
+    assert to_librdkafka({**login, **cache}, role="consumer")[name] == "0"
+    for kinit in ({"sasl.jaas.config": f'{jaas} keyTab="/k" principal="me";'}, {"sasl.kerberos.kinit.cmd": "kinit -R"}):
+        assert name not in to_librdkafka({**login, **kinit}, role="consumer")
+
+
 def test_kerberos_is_refused_when_a_query_is_defined() -> None:
     """On one cluster it is known then; the clusters of a metadata service may have other logins."""
     login = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}

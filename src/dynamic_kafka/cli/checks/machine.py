@@ -232,7 +232,7 @@ def judge_features(missing: Mapping[str, str], needed: Mapping[str, str]) -> Ite
             yield error(
                 f"cluster '{cluster}' needs {feature}, which this librdkafka was built without ({missing[feature]})",
                 "build librdkafka and confluent-kafka with it on this machine: pip install --no-binary confluent-kafka "
-                "confluent-kafka",
+                "confluent-kafka (docs/guides/security.md has the commands for Kerberos)",
             )
     if codecs := [codec for codec in _CODECS if codec in missing and codec not in needed]:
         yield warning(

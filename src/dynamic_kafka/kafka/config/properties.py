@@ -364,6 +364,9 @@ def _with_defaults(config: dict[str, str], role: Role) -> dict[str, str]:
         raise ConfigurationError(
             "Property 'sasl.oauthbearer.token.endpoint.url' is missing; set it to the URL that issues the tokens"
         )
+    if _logs_in_by(config, "GSSAPI") and not config.keys() & {"sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd"}:
+        # As in Java, a login without a keytab is by the ticket cache. librdkafka would run kinit, and that needs one.
+        config = {**config, "sasl.kerberos.min.time.before.relogin": "0"}
     return pinned | config
 
 
@@ -457,6 +460,6 @@ def _require_kerberos() -> None:
     raise ConfigurationError(
         "sasl.mechanism GSSAPI (Kerberos) is not in this build of confluent-kafka: its wheels come without libsasl2. "
         "Build it against a librdkafka with libsasl2 (pip install --no-binary confluent-kafka confluent-kafka) on the "
-        "driver and on every executor, or use SCRAM, OAUTHBEARER or certificates on that cluster. If Kerberos was not "
-        "meant, set sasl.mechanism: GSSAPI is Kafka's default"
+        "driver and on every executor, as docs/guides/security.md says, or use SCRAM, OAUTHBEARER or certificates on that "
+        "cluster. If Kerberos was not meant, set sasl.mechanism: GSSAPI is Kafka's default"
     )

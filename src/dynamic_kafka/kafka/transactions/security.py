@@ -268,7 +268,8 @@ def _kerberos(config: Mapping[str, str]) -> dict[str, Any]:
     if importlib.util.find_spec("gssapi") is None:
         raise ConfigurationError(
             "sasl.mechanism GSSAPI (Kerberos) needs the library gssapi for the transactions of an exactly-once sink. "
-            "Run pip install gssapi on the driver, or use SCRAM, OAUTHBEARER or certificates on that cluster"
+            "Run pip install gssapi on the driver, as docs/guides/security.md says, or use SCRAM, OAUTHBEARER or "
+            "certificates on that cluster"
         )
     # The ticket is the one in the credential cache, which librdkafka's kinit fills.
     return {"sasl_kerberos_service_name": config.get("sasl.kerberos.service.name", "kafka")}

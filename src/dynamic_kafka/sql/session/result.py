@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from dynamic_kafka.spark.notebook import query_html
 from dynamic_kafka.sql.errors.script import own_errors
 from dynamic_kafka.sql.errors.stream import await_end, of_streams
 from dynamic_kafka.sql.session.connect import follow_by_memory, is_connect
@@ -54,6 +55,10 @@ class TableResult:
         self.dataframe = dataframe
         self.queries = tuple(queries)
         self._rows = rows
+
+    def _repr_html_(self) -> str | None:
+        """Return the running queries for a notebook; None if none is shown."""
+        return "".join(filter(None, map(query_html, self.queries))) or None
 
     def wait(self, timeout_ms: int | None = None) -> bool:
         """Wait until the queries have ended; return at once if there are none.
