@@ -63,9 +63,9 @@ class RegisteredSchema:
 class Registry:
     """A client of a registry; see `client`.
 
-    All methods cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the registry
-    does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again, with one
-    exception: an unknown id is remembered for a minute.
+    All methods but `latest` cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the
+    registry does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again,
+    with one exception: an unknown id is remembered for a minute.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -146,7 +146,8 @@ class Registry:
         """Return the latest schema of a subject."""
         remedy = f"set '{self._settings.prefix}.subject' to the subject of the topic, or write the columns"
         with self._asking(f"for the latest schema of the subject '{subject}'", remedy) as client:
-            return _registered(client.get_latest_version(subject).schema)
+            # Not `get_latest_version`, which caches for ever what changes with the next version.
+            return _registered(client.get_version(subject, "latest").schema)
 
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """Return all schemas that a schema refers to, also through others: text by name, each after those it needs.
