@@ -237,7 +237,7 @@ def test_a_registry_that_is_down_fails_the_query(world: World) -> None:
     """At the start, and at a schema that is not known yet: what is not known is not taken for old."""
     old, new = record(("id", "long")), record(("id", "long"), ("more", "long"))
     first = world.register(old)
-    fast = {"properties": "max.retries:0"}
+    fast = {"properties.max.retries": "0"}
     with Proxy(world.url) as proxy:
         world.url = proxy.url
         query = world.reader(**fast)
