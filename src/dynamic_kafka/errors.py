@@ -14,6 +14,7 @@
     ├── DataLossError                       records were deleted before they were read
     ├── HistoryError                        a file of the history was changed, deleted, or cannot be read
     ├── RecordError                         a record cannot be turned into a row
+    │   └── SchemaEvolutionError            a record has fields that are newer than the query's columns
     ├── RowError                            a row cannot be turned into a record
     ├── DeliveryError                       a record was not acknowledged
     ├── TransactionError                    a batch could not be published
@@ -53,6 +54,7 @@ __all__ = [
     "RecordError",
     "RegistryError",
     "RowError",
+    "SchemaEvolutionError",
     "SqlError",
     "TransactionError",
     "UnknownOptionError",
@@ -279,6 +281,31 @@ class RecordError(DynamicKafkaError):
             cluster_id=cluster_id,
         )
         self.topic, self.partition, self.offset = topic, partition, offset
+
+
+class SchemaEvolutionError(RecordError):
+    """Raised when a record has fields that are newer than the query's columns, with `schema-evolution` = `fail`.
+
+    Args:
+        reason: What is new, and what to do, as a clause.
+        subject: The subject of the schema.
+        schema_id: The schema's id or GUID, as text.
+        fields: The paths of the new fields; none if columns cannot be made of the schema.
+        place: The record's cluster, topic, partition and offset.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        subject: str,
+        schema_id: str,
+        fields: tuple[str, ...],
+        place: tuple[str, str, int, int],
+    ) -> None:
+        cluster_id, topic, partition, offset = place
+        super().__init__(reason, cluster_id=cluster_id, topic=topic, partition=partition, offset=offset)
+        self.subject, self.schema_id, self.fields = subject, schema_id, fields
 
 
 class RowError(DynamicKafkaError):

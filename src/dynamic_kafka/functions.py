@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.evolution import refuse_evolution
 from dynamic_kafka.formats.expressions import decoded_struct, has, let, nullable
 from dynamic_kafka.formats.on_error import explained
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
@@ -64,6 +65,7 @@ def from_kafka(
         )
     used, parsed, fields = _format(format, given, schema)
     refuse_headers(used.name, parsed)
+    refuse_evolution(used, parsed)
     column = F.col(value) if isinstance(value, str) else value
 
     decode = used.decoder(fields, parsed).rows

@@ -331,8 +331,10 @@ def test_a_table_without_columns_has_those_of_the_latest_schema(
     assert columns(f"{topic}-proto", "protobuf-confluent") == ["  `a` ARRAY<INT>"]
     with pytest.raises(RegistryError, match=r"latest schema of the subject 'no-topic-value', answered status 404"):
         columns("no-topic", "avro-confluent")
-    with pytest.raises(ConfigurationError, match="is not an Avro schema, but JSON"):
+    with pytest.raises(ConfigurationError, match="is of type JSON, not AVRO"):
         columns(f"{topic}-json", "avro-confluent")
+    client.register(f"{topic}-json-value", "JSON", '{"type": "object", "properties": {"more": {"type": "integer"}}}')
+    assert columns(f"{topic}-json", "json-schema-confluent") == ["  `more` BIGINT"]
 
 
 def test_a_writer_with_new_fields_is_told_once(

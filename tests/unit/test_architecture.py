@@ -23,7 +23,7 @@ MODULES = {
 LAYERS = (
     {"", "__main__"},
     {"testing", "cli"},
-    {"builders", "sql", "functions", "archive", "arrow"},
+    {"builders", "sql", "functions", "archive", "arrow", "lineage"},
     {"spark", "changelog"},
     {"source", "sink", "formats"},
     {"metadata", "history"},
@@ -222,7 +222,8 @@ def test_the_parser_of_sql_needs_no_session_and_no_cluster() -> None:
 
 def test_only_the_fronts_import_pyspark() -> None:
     """`dynamic_kafka.spark`, the builders with their deserializers, SQL, and the formats, which are columns of Spark."""
-    fronts = {"spark", "builders", "sql", "formats", "functions", "changelog", "arrow", "testing", "spark_versions"}
+    fronts = {"spark", "spark_versions", "builders", "sql", "formats", "functions", "changelog", "arrow", "lineage"}
+    fronts.add("testing")
     others = {m: path for m, path in MODULES.items() if part_of(m) not in fronts and not m.startswith("cli.sql.")}
     assert [module for module, path in others.items() if "pyspark" in foreign(imports(path))] == []
 

@@ -177,7 +177,7 @@ def test_the_page_of_the_python_api_has_every_public_name() -> None:
     described = set(
         re.findall(r"^(?:::: dynamic_kafka\.(?:[a-z]+\.)*|        - )(\w+)$", TEXTS["docs/reference/python.md"], re.M)
     )
-    modules = ("", ".arrow", ".builders", ".errors", ".functions", ".sql", ".testing")
+    modules = ("", ".arrow", ".builders", ".errors", ".functions", ".lineage", ".sql", ".testing")
     public = {name for module in modules for name in importlib.import_module(f"dynamic_kafka{module}").__all__}
     assert sorted(public - described) == []
 

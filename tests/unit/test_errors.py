@@ -27,6 +27,7 @@ from dynamic_kafka.errors import (
     RecordError,
     RegistryError,
     RowError,
+    SchemaEvolutionError,
     SqlError,
     TransactionError,
     UnknownOptionError,
@@ -47,6 +48,7 @@ ONE_OF_EACH = [
     OffsetResolutionError("something", cluster_id="c"),
     DataLossError("gone", cluster_id="c", topic="t", partition=1, start=2, end=3),
     RecordError("bad", cluster_id="c", topic="t", partition=1, offset=2),
+    SchemaEvolutionError("new", subject="t-value", schema_id="7", fields=("a",), place=("c", "t", 1, 2)),
     HistoryError("s3://b/f.parquet", "was deleted"),
     RowError("topic", "is null"),
     DeliveryError(

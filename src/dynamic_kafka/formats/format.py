@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
+    from dynamic_kafka.formats.schema_registry import RegisteredSchema
     from dynamic_kafka.native import LookUp
 
 __all__ = [
@@ -122,8 +123,9 @@ class Format:
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
         registry: The option for the subject in a schema registry, if the format has one.
-        columns: Asks the registry for the subject's latest schema. Returns its columns, and options to add to the given
-            ones, so that the format reads and writes that schema. None if the format has no registry.
+        columns: Asks the registry for the subject's schema. Returns its columns, and options to add to the given ones, so
+            that the format reads and writes that schema. None if the format has no registry.
+        registered: Returns the columns of a schema in the registry. None if the format has no registry.
         portable: Returns the options for another machine: with the contents of the files that they name.
         native: Returns the spec by which the kernel decodes messages while it fetches them
             (`native/decode/src/spec.rs`); None if they are decoded afterwards. `schema` has the columns if their types are
@@ -141,6 +143,7 @@ class Format:
     metadata: Mapping[str, DataType] = field(default_factory=dict)
     registry: str | None = None
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
+    registered: Callable[[RegisteredSchema, FormatOptions], StructType] | None = None
     portable: Callable[[FormatOptions], FormatOptions] = _as_given
     native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native

@@ -55,14 +55,19 @@ def format_options(used: Format, prefix: str, rest: Mapping[str, str]) -> tuple[
         rest: All options that may be the format's.
 
     Returns:
-        Values by the option's key without the prefix, and the names of `rest` that were used.
+        Values by the option's key without the prefix, with texts for single properties of a registry; and the names of
+        `rest` that were used.
 
     Raises:
         InvalidOptionError: If a value is wrong.
     """
     by_name = {prefix + name: option for name, option in option_names(used.options).items()}
     names = by_name.keys() & rest.keys()
-    return {by_name[name].key: by_name[name].parse(rest[name], name) for name in names}, names
+    parsed = {by_name[name].key: by_name[name].parse(rest[name], name) for name in names}
+    # One of the registry's properties as an option of its own, which `schema_registry_settings` checks.
+    start = f"{prefix}{used.name}.properties."
+    single = {name for name in rest if used.registry is not None and name.startswith(start)}
+    return parsed | {name.removeprefix(prefix): rest[name] for name in single}, names | single
 
 
 def check_unknown(rest: Iterable[str], formats: Iterable[tuple[str, Format]], others: Iterable[str] = ()) -> None:

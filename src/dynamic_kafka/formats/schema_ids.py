@@ -30,6 +30,7 @@ __all__ = [
     "GUID_BYTES",
     "ID_BYTES",
     "SchemaId",
+    "beginnings",
     "header_values",
     "id_of_header",
     "in_headers",
@@ -95,6 +96,19 @@ def header_values(headers: pa.Array, part: str) -> pa.Array:
     name = f"__{part}_schema_id"
     found = ([h["value"] for h in of_message or () if h["key"] == name] for of_message in headers.to_pylist())
     return pa.array([values[-1] if values else None for values in found], pa.binary())
+
+
+def beginnings(messages: pa.Array, headers: pa.Array | None = None) -> pa.Array:
+    """Return for each message the bytes with the id of its schema, as `id_of_header` takes them; null for a null message.
+
+    Args:
+        messages: Binary.
+        headers: The values of the headers with ids; None if they are not looked at.
+    """
+    import pyarrow.compute as pc
+
+    before = pc.binary_slice(messages, 0, ID_BYTES)
+    return before if headers is None else pc.coalesce(pc.binary_slice(headers, 0, GUID_BYTES), before)
 
 
 def id_of_header(header: bytes) -> SchemaId:

@@ -22,8 +22,11 @@ from dynamic_kafka.formats.schema_registry_settings import (
     RegistrySettings,
     check_url,
     client_configuration,
+    subject_of,
+    version_option,
     without_logins,
 )
+from dynamic_kafka.formats.schema_registry_settings import settings as settings_of
 from dynamic_kafka.kafka.config import keystore
 from dynamic_kafka.kafka.config.secrets import hidden, hide, resolve
 from dynamic_kafka.kafka.pool import ClientPool
@@ -31,7 +34,7 @@ from dynamic_kafka.kafka.pool import ClientPool
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-__all__ = ["RegisteredSchema", "Registry", "client"]
+__all__ = ["RegisteredSchema", "Registry", "client", "planned_schema"]
 
 _SHOWN_CHARS = 500
 _MAX_BYTES = 16 * 1024 * 1024
@@ -63,9 +66,9 @@ class RegisteredSchema:
 class Registry:
     """A client of a registry; see `client`.
 
-    All methods cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the registry
-    does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again, with one
-    exception: an unknown id is remembered for a minute.
+    All methods but `latest` cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the
+    registry does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again,
+    with one exception: an unknown id is remembered for a minute.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -142,11 +145,19 @@ class Registry:
             assert found is not None
             return found
 
-    def latest(self, subject: str) -> RegisteredSchema:
-        """Return the latest schema of a subject."""
+    def latest(self, subject: str) -> int:
+        """Return the latest version of a subject."""
         remedy = f"set '{self._settings.prefix}.subject' to the subject of the topic, or write the columns"
         with self._asking(f"for the latest schema of the subject '{subject}'", remedy) as client:
-            return _registered(client.get_latest_version(subject).schema)
+            # Not `get_latest_version`, which caches for ever what changes with the next version.
+            found = client.get_version(subject, "latest").version
+            assert found is not None
+            return found
+
+    def at_version(self, subject: str, version: int) -> RegisteredSchema:
+        """Return the schema that a subject has as a version."""
+        with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
+            return _registered(client.get_version(subject, version).schema)
 
     def references(self, schema: RegisteredSchema) -> dict[str, str]:
         """Return all schemas that a schema refers to, also through others: text by name, each after those it needs.
@@ -178,8 +189,7 @@ class Registry:
                     f"A schema refers to more than {_MOST_REFERENCES} others, the last one of the subject '{subject}'; "
                     "register one with fewer"
                 )
-            with self._asking(f"for version {version} of the subject '{subject}'", "register it again") as client:
-                referenced = _registered(client.get_version(subject, version).schema)
+            referenced = self.at_version(subject, version)
             self._add_references(referenced, (*above, (subject, version)), found)
             found[name] = referenced.text
 
@@ -261,6 +271,29 @@ def client(settings: RegistrySettings) -> Registry:
     """
     key = settings, frozenset(_resolved(settings).items())  # a changed secret makes a new client
     return _registries.share(key, lambda: Registry(settings))
+
+
+def planned_schema(name: str, type_: str, options: Mapping[str, Any]) -> RegisteredSchema:
+    """Return the schema in a registry that has a table's columns: that of the version in the options, or the latest one.
+
+    Args:
+        name: The format's name.
+        type_: The schema's type: `AVRO`, `PROTOBUF` or `JSON`.
+        options: The format's options.
+
+    Raises:
+        ConfigurationError: If there is no subject, or its schema has another type.
+        RegistryError: If the registry does not answer, or does not have the subject.
+    """
+    registry, subject = client(settings_of(name, options)), subject_of(name, options)
+    version = version_option(name).of(options) or registry.latest(subject)
+    found = registry.at_version(subject, version)
+    if found.type != type_:
+        raise ConfigurationError(
+            f"Version {version} of the subject '{subject}' is of type {found.type}, not {type_}. Read it with a format for "
+            "that type"
+        )
+    return found
 
 
 def _resolved(settings: RegistrySettings) -> dict[str, str]:

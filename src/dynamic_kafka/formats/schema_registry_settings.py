@@ -17,22 +17,28 @@ from urllib.parse import urlsplit
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.formats.schema_ids import location_option
-from dynamic_kafka.options import Option, Parser, boolean, integer, non_blank, text
+from dynamic_kafka.options import Option, Parser, boolean, choice, integer, non_blank, text
 
 __all__ = [
     "AUTO_REGISTER",
+    "FAIL",
     "RegistrySettings",
     "check_url",
     "client_configuration",
+    "evolution_option",
     "key_value_map",
     "options",
     "settings",
     "subject_of",
+    "version_option",
     "without_logins",
 ]
 
 AUTO_REGISTER = "auto.register.schemas"
 """The option, and the property of Java's client, that says whether schemas may be registered."""
+
+FAIL = "fail"
+"""The value of `schema-evolution` that ends a query at a message with new fields."""
 
 _TIMEOUT_S = 30.0  # for one attempt, of which there are 4; the library's own default is to wait for ever
 
@@ -120,6 +126,8 @@ def options(prefix: str) -> tuple[Option[Any], ...]:
             doc="If true, a schema that the subject does not have is registered; otherwise it is an error.",
         ),
         location_option(prefix),
+        evolution_option(prefix),
+        version_option(prefix),
         option("basic-auth.credentials-source", "The place of user and password: `USER_INFO` or `URL`."),
         option("basic-auth.user-info", "`<user>:<password>`; may be a reference such as `${env:REGISTRY_LOGIN}`."),
         option("bearer-auth.credentials-source", "The source of the token: `STATIC_TOKEN` or `OAUTHBEARER`."),
@@ -138,6 +146,28 @@ def options(prefix: str) -> tuple[Option[Any], ...]:
             doc="More properties of Java's registry client, between commas. Each may also be an option of its own, "
             f"`{prefix}.properties.<property>`. The options above win.",
         ),
+    )
+
+
+def evolution_option(prefix: str) -> Option[str]:
+    """Return the option that says what a query does at a message with fields of a newer schema, for a format's name."""
+    return Option(
+        f"{prefix}.schema-evolution",
+        choice("ignore", FAIL),
+        "ignore",
+        doc="Reading: what happens at a message of a later version of the subject that has new fields. `ignore` reads the "
+        f"message without them. `{FAIL}` ends the query before the message; a new start reads it with the new columns.",
+    )
+
+
+def version_option(prefix: str) -> Option[int]:
+    """Return the option with the version of the subject with which a query is planned, for a format's name."""
+    return Option(
+        f"{prefix}.schema-version",
+        integer(at_least=1, expected="the number of a version of the subject"),
+        doc="Reading: the version of the subject that has the columns, if the table has none of its own. Its fields are not "
+        "new for `schema-evolution`.",
+        shown_default="the latest",
     )
 
 
@@ -195,7 +225,7 @@ def settings(prefix: str, given: Mapping[str, Any]) -> RegistrySettings:
 
 
 def subject_of(prefix: str, given: Mapping[str, Any]) -> str:
-    """Return the subject for the schema of written rows.
+    """Return the subject of a table's schema.
 
     Args:
         prefix: The format's name.
@@ -206,7 +236,7 @@ def subject_of(prefix: str, given: Mapping[str, Any]) -> str:
     """
     subject: str | None = given.get(f"{prefix}.subject")
     if subject is None:
-        raise ConfigurationError(f"Option '{prefix}.subject' is missing; rows cannot be written without it")
+        raise ConfigurationError(f"Option '{prefix}.subject' is missing; it names the table's schema in the registry")
     return subject
 
 

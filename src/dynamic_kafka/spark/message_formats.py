@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType, Year
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.evolution import with_version
 from dynamic_kafka.formats.expressions import changes_type, has, nullable, parts
 from dynamic_kafka.formats.options import (
     DEAD_LETTER_PROPERTIES,
@@ -123,6 +124,7 @@ def message_formats(options: Mapping[str, str]) -> tuple[MessageFormats, dict[st
 
     Raises:
         ConfigurationError: If an option is wrong.
+        RegistryError: If a registry is asked for a version, and does not answer, or does not have the subject.
     """
     ours = {name.lower(): value for name, value in options.items() if name.lower().startswith(DECODING)}
     others = {name: value for name, value in options.items() if name.lower() not in ours}
@@ -146,6 +148,8 @@ def message_formats(options: Mapping[str, str]) -> tuple[MessageFormats, dict[st
             del ours[option]
         if form.registry is not None and form.registry not in given and (of_topic := only_topic(others)) is not None:
             given = {**given, form.registry: f"{of_topic}-{name}"}
+        with _named(name, form):
+            given = with_version(form, given)
         encodings[name] = _Encoding(form.name, given)
     prefixed = [(f"{name}.", form) for name, form in forms.items()]
     known = {prefix + option for prefix, form in prefixed for option in option_names(form.options)}

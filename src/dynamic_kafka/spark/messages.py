@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructField, StructType
 
-from dynamic_kafka.errors import RecordError
+from dynamic_kafka.errors import RecordError, SchemaEvolutionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.evolution import first_newer, must_fail, not_newer, reason_of
 from dynamic_kafka.formats.expressions import decoded_struct, nullable
 from dynamic_kafka.formats.on_error import COORDINATES, ON_ERROR_ADVICE, reason
 from dynamic_kafka.formats.schema_ids import header_values, in_headers
@@ -87,10 +88,15 @@ class Part:
         text = json.dumps(spec)
         if not can_decode(pa.schema(arrow_type(schema)), text):
             return None
+        look_up = form.decoder(schema, self.options).schemas
+        if must_fail(form, self.options):
+            if look_up is None:  # the kernel would decode messages without a look at their ids
+                return None
+            look_up = not_newer(look_up, form.name, self.options)
         columns = [column if column.name in used.names else unused(column) for column in arrow_type(schema)]
         shown = StructType([column for column in schema.fields if column.name in used.names])
         row = pa.field(VALUE_ROW, arrow_type(nullable(decoded_struct(form, shown))))
-        return Decoding(pa.schema(columns), text, form.decoder(schema, self.options).schemas), row
+        return Decoding(pa.schema(columns), text, look_up), row
 
     def decoder(self, *, upsert: bool) -> Callable[[pa.RecordBatch], pa.Array]:
         """Return what takes fetched messages, and returns what the format's decoder makes of them.
@@ -111,6 +117,26 @@ class Part:
             return _masked(rows, messages.is_null()) if upsert and self.form == "raw" else rows
 
         return decode
+
+    def newer_refused(self) -> Callable[[pa.RecordBatch], None] | None:
+        """Return what raises `SchemaEvolutionError` if a fetched message has new fields; None if the query goes on then."""
+        if not must_fail(format_named(self.form), self.options):
+            return None
+        first, has_headers = first_newer(self.form, self.options), in_headers(self.form, self.options)
+
+        def refuse(batch: pa.RecordBatch) -> None:
+            found = first(batch[self.name], header_values(batch["headers"], self.name) if has_headers else None)
+            if found is not None:
+                place, newer = found
+                raise SchemaEvolutionError(
+                    with_prefix(reason_of(newer, self.name, self.form), self.prefix, self.form),
+                    subject=newer.subject,
+                    schema_id=str(newer.schema_id),
+                    fields=newer.fields,
+                    place=_place(batch, place),
+                )
+
+        return refuse
 
 
 @dataclass(frozen=True)
@@ -155,15 +181,19 @@ class Messages:
 
         Raises:
             RecordError: If a message cannot be read, with the policy `fail`.
+            SchemaEvolutionError: If a message has new fields, and its format must fail then.
         """
         upsert = any(part.primary_key for part in self.parts)
         decoders = [part.decoder(upsert=upsert) for part in self.parts]
+        refusals = [refuse for part in self.parts if (refuse := part.newer_refused()) is not None]
         if tally is not None:
             tally.count_decode_errors({})
         names = [name for name in self.columns if name != LAST_ROW]
         types = [arrow_type(part.type) for part in self.parts]
         left_out, first = 0, None
         for batch in batches:
+            for refuse in refusals:
+                refuse(batch)
             found = [decode(batch) for decode in decoders]
             why = self._errors(batch, found)
             if why is not None:
@@ -274,8 +304,12 @@ def with_prefix(text: str, prefix: str, form: str) -> str:
 
 def _first_place(batch: pa.RecordBatch, why: pa.Array) -> tuple[str, str, int, int]:
     """Return the place of the first message that cannot be read."""
-    first = why.is_valid().index(True).as_py()
-    cluster, topic, partition, offset = (batch[name][first].as_py() for name in COORDINATES)
+    return _place(batch, why.is_valid().index(True).as_py())
+
+
+def _place(batch: pa.RecordBatch, row: int) -> tuple[str, str, int, int]:
+    """Return where a message comes from."""
+    cluster, topic, partition, offset = (batch[name][row].as_py() for name in COORDINATES)
     return cluster, topic, partition, offset
 
 

@@ -34,9 +34,13 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> Registries:
                 raise RegistryError(f"{schema_id} is unknown", retriable=False, not_found=True)
             return self.schemas[schema_id]
 
-        def latest(self, subject: str) -> RegisteredSchema:
+        def latest(self, subject: str) -> int:
             assert subject
-            return list(self.schemas.values())[-1]
+            return len(self.schemas)
+
+        def at_version(self, subject: str, version: int) -> RegisteredSchema:
+            assert subject
+            return list(self.schemas.values())[version - 1]
 
         def references(self, schema: RegisteredSchema) -> dict[str, str]:
             assert not schema.references

@@ -199,7 +199,7 @@ def test_columns_are_those_of_the_row(registry: Registries) -> None:
             made(ROWS),
             "is not Debezium's envelope",
         ),
-        (RegisteredSchema("AVRO", '"string"'), "is not a Protobuf schema, but AVRO"),
+        (RegisteredSchema("AVRO", '"string"'), "is of type AVRO, not PROTOBUF"),
     ):
         other = registry(NAME, {1: schema})
         with pytest.raises(ConfigurationError, match=f"of the subject 'orders-value' {why}"):

@@ -32,13 +32,14 @@ from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["AVRO_CONFLUENT", "batch_decoder", "batch_encoder", "registered_columns"]
+__all__ = ["AVRO_CONFLUENT", "batch_decoder", "batch_encoder", "registered_avro"]
 
 _log = logging.getLogger(__name__)
 
@@ -143,43 +144,40 @@ def _text(schema: StructType, options: FormatOptions) -> str:
     return given or schema_text(schema, legacy_timestamps=_LEGACY.of(options))
 
 
-def registered_columns(name: str, options: FormatOptions) -> tuple[AvroSchema, FormatOptions]:
-    """Return the latest schema of a subject, and the option that has its text, if it is complete without other subjects.
+def registered_avro(name: str, found: RegisteredSchema, options: FormatOptions) -> AvroSchema:
+    """Return a schema of a registry.
 
     Args:
         name: The format's name.
+        found: The schema.
         options: The format's options.
 
     Raises:
-        ConfigurationError: If there is no subject, or its schema is not an Avro schema.
-        RegistryError: If the registry does not answer, or does not have the subject.
+        ConfigurationError: If it is not an Avro schema.
+        RegistryError: If the registry does not answer, which may have to be asked for what the schema refers to.
     """
     registry = schema_registry.client(schema_registry_settings.settings(name, options))
-    subject = options.get(f"{name}.subject")
-    if subject is None:
-        raise ConfigurationError(f"Option '{name}.subject' is missing; it names the schema that has the columns")
-    found = registry.latest(subject)
-    if found.type != "AVRO":
-        raise ConfigurationError(
-            f"The latest schema of the subject '{subject}' is not an Avro schema, but {found.type}"
-        )
     try:
-        schema = parse_schema(found.text, registry.references(found))
+        return parse_schema(found.text, registry.references(found))
     except ValueError as error:
-        raise ConfigurationError(f"The latest schema of the subject '{subject}' cannot be used: {error}") from None
-    return schema, {} if found.references else {f"{name}.schema": found.text}
+        raise ConfigurationError(f"The schema of the registry cannot be used: {error}") from None
+
+
+def _registered(found: RegisteredSchema, options: FormatOptions) -> StructType:
+    return columns_of(registered_avro(_NAME, found, options))
 
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     if (given := options.get(_SCHEMA)) is not None:
         return columns_of(_parsed_option(given)), {}
-    schema, added = registered_columns(_NAME, options)
+    found = schema_registry.planned_schema(_NAME, "AVRO", options)
+    schema = registered_avro(_NAME, found, options)
     columns = columns_of(schema)
     try:
         encoding_plan(arrow_type(columns), schema)
     except TypeError:  # a type of Debezium that is only read
-        added = {}
-    return columns, added
+        return columns, {}
+    return columns, {} if found.references else {_SCHEMA: found.text}  # without others, the text is complete
 
 
 def _parsed_option(text: str) -> AvroSchema:
@@ -253,6 +251,7 @@ AVRO_CONFLUENT = Format(
     _check,
     registry=_SUBJECT,
     columns=_columns,
+    registered=_registered,
     native=_native,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )

@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import schema_registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
-from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_columns
+from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_avro
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
@@ -29,6 +29,7 @@ from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -109,12 +110,16 @@ def _record(schema: Any) -> Any:
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     """Return the columns of the field `after`. The schema is not used for writing: it has fields that are no columns."""
-    schema, _ = registered_columns(_NAME, options)
+    return _registered(schema_registry.planned_schema(_NAME, "AVRO", options), options), {}
+
+
+def _registered(found: RegisteredSchema, options: FormatOptions) -> StructType:
+    schema = registered_avro(_NAME, found, options)
     record = only_record(schema, schema.root)  # Flink writes a union with null
     fields = {} if record is None else {field["name"]: field["type"] for field in record["fields"]}
     if not {"before", "after", "op"} <= fields.keys():
         raise no_envelope(options[f"{_NAME}.subject"])
-    return columns_of(AvroSchema(only_record(schema, fields["after"]) or fields["after"], schema.names)), {}
+    return columns_of(AvroSchema(only_record(schema, fields["after"]) or fields["after"], schema.names))
 
 
 DEBEZIUM_AVRO_CONFLUENT = Format(
@@ -127,6 +132,7 @@ DEBEZIUM_AVRO_CONFLUENT = Format(
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",
     columns=_columns,
+    registered=_registered,
     encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `debezium-avro-confluent`."""

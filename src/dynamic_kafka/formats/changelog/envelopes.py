@@ -189,7 +189,7 @@ MAXWELL = Envelope(
 
 
 def no_envelope(subject: str) -> ConfigurationError:
-    """Return the error for a subject of a schema registry whose latest schema is not the one of Debezium's changes."""
+    """Return the error for a subject of a schema registry with a schema that is not the one of Debezium's changes."""
     return ConfigurationError(
-        f"The latest schema of the subject '{subject}' is not Debezium's envelope, with the fields before, after and op"
+        f"The schema of the subject '{subject}' is not Debezium's envelope, with the fields before, after and op"
     )

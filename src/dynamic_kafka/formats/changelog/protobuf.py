@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import schema_registry_settings
+from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
@@ -27,12 +27,13 @@ from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.confluent import (
     batch_decoder,
     batch_encoder,
-    latest_message,
     message_of_columns,
     message_of_text,
+    registered_protobuf,
 )
 from dynamic_kafka.formats.protobuf.descriptors import require_protobuf
 from dynamic_kafka.formats.protobuf.encoding import encoder
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -88,11 +89,15 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     """Return the columns of the field `after`. The schema is not used for writing: it has fields that are no columns."""
-    fields = latest_message(_NAME, options).descriptor.fields_by_name
+    return _registered(schema_registry.planned_schema(_NAME, "PROTOBUF", options), options), {}
+
+
+def _registered(found: RegisteredSchema, options: FormatOptions) -> StructType:
+    fields = registered_protobuf(_NAME, found, options).descriptor.fields_by_name
     row = fields["after"].message_type if {"before", "after", "op"} <= set(fields) else None
     if row is None:
         raise no_envelope(options[_SUBJECT])
-    return columns_of(row), {}
+    return columns_of(row)
 
 
 DEBEZIUM_PROTOBUF_CONFLUENT = Format(
@@ -105,6 +110,7 @@ DEBEZIUM_PROTOBUF_CONFLUENT = Format(
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=_SUBJECT,
     columns=_columns,
+    registered=_registered,
     encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Debezium's changes in Protobuf, with Confluent's schema registry."""

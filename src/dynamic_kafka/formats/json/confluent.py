@@ -30,6 +30,7 @@ from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.json.format import JSON, read_spec
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
 from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
@@ -147,16 +148,14 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     if _SCHEMA in options:
         return columns_of(options[_SCHEMA]), {}
-    registry = schema_registry.client(schema_registry_settings.settings(_NAME, options))
-    subject = options.get(_SUBJECT)
-    if subject is None:
-        raise ConfigurationError(f"Option '{_SUBJECT}' is missing; it names the schema that has the columns")
-    found = registry.latest(subject)
-    if found.type != _TYPE:
-        raise ConfigurationError(f"The latest schema of the subject '{subject}' is not a JSON Schema, but {found.type}")
-    columns = columns_of(found.text)
+    found = schema_registry.planned_schema(_NAME, _TYPE, options)
+    columns = _registered(found, options)
     only_read = schema_of_connect(json.loads(found.text), columns) is not None
     return columns, {} if found.references or only_read else {_SCHEMA: found.text}
+
+
+def _registered(found: RegisteredSchema, _: FormatOptions) -> StructType:
+    return columns_of(found.text)
 
 
 JSON_SCHEMA_CONFLUENT = Format(
@@ -171,5 +170,6 @@ JSON_SCHEMA_CONFLUENT = Format(
     registry=_SUBJECT,
     columns=_columns,
     native=_native,
+    registered=_registered,
 )
 """Confluent's JSON with a JSON Schema."""

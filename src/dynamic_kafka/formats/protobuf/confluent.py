@@ -45,6 +45,7 @@ from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
 from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.options import Option, non_blank
 
@@ -57,10 +58,10 @@ __all__ = [
     "PROTOBUF_CONFLUENT",
     "batch_decoder",
     "batch_encoder",
-    "latest_message",
     "message_of_columns",
     "message_of_text",
     "registered_message",
+    "registered_protobuf",
 ]
 
 _NAME = "protobuf-confluent"
@@ -373,32 +374,32 @@ def _header(settings: RegistrySettings, subject: str, written: _Written) -> byte
 
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
-    """Return the columns of the message type; that of the registry's latest schema if none is given."""
-    message = _given_message(options) or latest_message(_NAME, options, options.get(_MESSAGE))
-    return columns_of(message.descriptor), {}
+    """Return the columns of the message type; that of the registry's schema if none is given."""
+    if (message := _given_message(options)) is not None:
+        return columns_of(message.descriptor), {}
+    return _registered(schema_registry.planned_schema(_NAME, _TYPE, options), options), {}
 
 
-def latest_message(format_name: str, options: FormatOptions, name: str | None = None) -> MessageType:
-    """Return a message of the latest schema of a subject.
+def _registered(found: RegisteredSchema, options: FormatOptions) -> StructType:
+    return columns_of(registered_protobuf(_NAME, found, options, options.get(_MESSAGE)).descriptor)
+
+
+def registered_protobuf(
+    format_name: str, found: RegisteredSchema, options: FormatOptions, name: str | None = None
+) -> MessageType:
+    """Return a message of a schema of a registry.
 
     Args:
         format_name: The format's name.
+        found: The schema.
         options: The format's options.
         name: The message's full name; None for the first one.
 
     Raises:
-        ConfigurationError: If there is no subject, or its schema is not a Protobuf schema with that message.
-        RegistryError: If the registry does not answer, or does not have the subject.
+        ConfigurationError: If it is not a Protobuf schema with that message.
+        RegistryError: If the registry does not answer, which may have to be asked for what the schema refers to.
     """
     registry = schema_registry.client(schema_registry_settings.settings(format_name, options))
-    subject = options.get(f"{format_name}.subject")
-    if subject is None:
-        raise ConfigurationError(f"Option '{format_name}.subject' is missing; it names the schema that has the columns")
-    found = registry.latest(subject)
-    if found.type != _TYPE:
-        raise ConfigurationError(
-            f"The latest schema of the subject '{subject}' is not a Protobuf schema, but {found.type}"
-        )
     files = parse_schema(found.text, registry.references(found))
     return message_of_set(_MESSAGE, name or message_at(files.file[-1], [0]), files)
 
@@ -411,6 +412,7 @@ PROTOBUF_CONFLUENT = Format(
     _check,
     registry=_SUBJECT,
     columns=_columns,
+    registered=_registered,
     portable=_portable,
     native=_native,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),

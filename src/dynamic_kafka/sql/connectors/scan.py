@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, SqlError
 from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, UPDATE_AFTER
 from dynamic_kafka.formats.arrow import handed_over, taken_over
+from dynamic_kafka.formats.evolution import with_version
 from dynamic_kafka.formats.expressions import named, nullable, once, quoted, without_call_sites
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
@@ -240,7 +241,7 @@ def _part(encoding: Encoding, table: KafkaTable) -> Part:
         encoding.name,
         form.name,
         encoding.prefix,
-        form.portable(encoding.options),
+        form.portable(with_version(form, encoding.options)),
         encoding.schema,
         type_,
         required=bool(primary_key) if table.upsert else encoding.name == "value",

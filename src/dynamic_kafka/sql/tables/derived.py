@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import FORMATS, format_named
+from dynamic_kafka.formats.evolution import with_version
 from dynamic_kafka.formats.options import format_options, only_topic
 from dynamic_kafka.sql.tables.definition import (
     PhysicalColumn,
@@ -90,7 +91,9 @@ def with_registry_columns(definition: TableDefinition) -> TableDefinition:
     topic = only_topic(options.source)
     if used.registry is not None and used.registry not in given and topic is not None:
         given = {**given, used.registry: f"{topic}-value"}
-    schema, added = used.columns(given)
+    planned = with_version(used, given)
+    schema, added = used.columns(planned)
+    added = {**{name: str(planned[name]) for name in planned.keys() - given.keys()}, **added}
     found = replace(
         definition,
         columns=(*(PhysicalColumn(f.name, _flink_type(f)) for f in schema.fields), *definition.columns),

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sql.tables.test_sql_options import COLUMNS, KAFKA, KEY, KEYED, STREAM, UPSERT, table, without
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats.schema_registry_settings import settings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.sql.connectors.sink_rows import check_writable
@@ -243,6 +244,15 @@ def test_the_subject_of_a_single_topic() -> None:
     assert found.value.options["avro-confluent.subject"] == "orders-value"
     named = table(options | {"value.avro-confluent.subject": "mine"})
     assert named.value.options["avro-confluent.subject"] == "mine"
+
+
+def test_a_property_of_a_registry_may_be_an_option_of_its_own() -> None:
+    """Its value may have a comma then; one that does not exist is an error."""
+    options = KAFKA | {"format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
+    found = table(options | {"avro-confluent.properties.bearer.auth.scope": "a,b"})
+    assert settings("avro-confluent", found.value.options).properties == (("bearer.auth.scope", "a,b"),)
+    with pytest.raises(ConfigurationError, match=r"Property 'avro-confluent\.properties\.max\.retry' is not known"):
+        table(options | {"avro-confluent.properties.max.retry": "1"})
 
 
 def test_dead_letters_go_to_the_cluster_of_the_table_by_default() -> None:
