@@ -7,12 +7,10 @@ from pathlib import Path
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.nexmark.events import events
 
-__all__ = ["ANSWERS", "QUERIES", "REFUSED", "TABLES", "statements", "write_events"]
+__all__ = ["ANSWERS", "QUERIES", "TABLES", "statements", "write_events"]
 
 ANSWERS = Path(__file__).with_name("answers.json")
 """What Flink answers, by `record.py`: for each query its rows, and its error as it is written."""
-REFUSED = {"q4": "Spark cannot calculate with the rows of an aggregation", "q6": "is there a column `rownum`"}
-"""What a stream of Spark does not have, with words of the error."""
 
 _SECTIONS = Path(__file__).with_name("queries.sql").read_text().split("\n-- ")
 _TEXTS = {name.partition(":")[0]: text for name, _, text in (section.partition("\n") for section in _SECTIONS)}
