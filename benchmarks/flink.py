@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self
 
 from benchmarks.drivers import Child
 from scripts.spark_versions import ROOT, jars
@@ -22,17 +22,20 @@ _JVM = ("--add-opens", "java.base/java.util=ALL-UNNAMED", "-Xmx2g")
 class Flink(Child):
     """Flink in a child process. Its times are those of the job itself, without its submission.
 
+    Args:
+        mode: The `execution.runtime-mode` of its SQL.
+
     Example:
         >>> with Flink() as flink:  # doctest: +SKIP
         ...     flink.read({"cluster-0": "localhost:9092"}, "orders", records=1000)
         0.2
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mode: Literal["batch", "streaming"] = "batch") -> None:
         self._classes = tempfile.TemporaryDirectory(prefix="benchmark-flink-")
         classpath = jars(FLINK_POM).replace(",", ":")
         subprocess.run(["javac", "-cp", classpath, "-d", self._classes.name, str(_SOURCE)], check=True)
-        super().__init__(FLINK, ["java", *_JVM, "-cp", f"{classpath}:{self._classes.name}", "Contender"])
+        super().__init__(FLINK, ["java", *_JVM, "-cp", f"{classpath}:{self._classes.name}", "Contender", mode])
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -4,6 +4,9 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.time.LocalDateTime;
+import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
@@ -29,9 +32,13 @@ import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.table.api.EnvironmentSettings;
+import org.apache.flink.table.api.SqlParserException;
+import org.apache.flink.table.api.TableException;
 import org.apache.flink.table.api.TableResult;
+import org.apache.flink.table.api.ValidationException;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.types.Row;
+import org.apache.flink.types.RowKind;
 import org.apache.flink.util.CloseableIterator;
 import org.apache.flink.util.Collector;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -45,15 +52,17 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 public final class Contender {
     private static final int SLOTS = 2;
     private static final String STREAM = "stream";
+    private static final DateTimeFormatter TIME = DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSS");
 
     private final StreamExecutionEnvironment environment;
     private final StreamTableEnvironment tables;
 
-    private Contender(MiniCluster cluster) throws Exception {
+    private Contender(MiniCluster cluster, String mode) throws Exception {
         var address = cluster.getRestAddress().get();
         environment = StreamExecutionEnvironment.createRemoteEnvironment(address.getHost(), address.getPort());
         environment.setParallelism(SLOTS);
-        tables = StreamTableEnvironment.create(environment, EnvironmentSettings.inBatchMode());
+        var settings = mode.equals("streaming") ? EnvironmentSettings.inStreamingMode() : EnvironmentSettings.inBatchMode();
+        tables = StreamTableEnvironment.create(environment, settings);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -65,7 +74,7 @@ public final class Contender {
         var json = new ObjectMapper();
         try (var cluster = new MiniCluster(shape.setNumTaskManagers(1).setNumSlotsPerTaskManager(SLOTS).build())) {
             cluster.start();
-            var contender = new Contender(cluster);
+            var contender = new Contender(cluster, arguments[0]);
             answers.println("ready");
             var requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -85,6 +94,7 @@ public final class Contender {
             case "execute" -> execute(arguments.get("sql").asText());
             case "insert" -> insert(arguments.get("sql").asText());
             case "count" -> count(arguments.get("sql").asText());
+            case "rows" -> rows(arguments.get("sql").asText());
             default -> throw new IllegalArgumentException("no function " + function);
         };
     }
@@ -126,6 +136,33 @@ public final class Contender {
         try (CloseableIterator<Row> rows = tables.executeSql(sql).collect()) {
             return Map.of("rows", rows.next().getField(0));
         }
+    }
+
+    /** Run a query, and return the rows that are there in the end, as texts and in any order, or what is wrong with it. */
+    private Map<String, ?> rows(String sql) throws Exception {
+        var found = new ArrayList<List<String>>();
+        try (CloseableIterator<Row> rows = tables.executeSql(sql).collect()) {
+            while (rows.hasNext()) {
+                Row row = rows.next();
+                var values = new ArrayList<String>();
+                for (int i = 0; i < row.getArity(); i++) {
+                    Object value = row.getField(i);
+                    values.add(value instanceof LocalDateTime time ? TIME.format(time) : value == null ? null : value.toString());
+                }
+                if (row.getKind() == RowKind.INSERT || row.getKind() == RowKind.UPDATE_AFTER) {
+                    found.add(values);
+                } else {
+                    found.remove(values);
+                }
+            }
+        } catch (SqlParserException | TableException | ValidationException error) {
+            Throwable cause = error;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            return Map.of("error", cause.getMessage().split("\n")[0]);
+        }
+        return Map.of("rows", found);
     }
 
     /** A record's value, as in `KafkaRecordDeserializationSchema.valueOnly`; it also counts. */

@@ -186,3 +186,29 @@ def test_a_stream_that_has_the_same_windows_twice_gives_them_twice(
     assert [len(found) for found in batches] == [4, 8, 4]
     env.get_config().set("execution.runtime-mode", "streaming")
     assert [answers(env, query) for query in queries] == batches
+
+
+@pytest.mark.slow
+def test_rows_of_a_stream_meet_partners_that_come_late(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """A limit that is no event time deletes no row of a join. What Spark cannot do with two event times has our words."""
+    source = topic(cluster_a)
+    rows = [{"ts": f"2026-03-29 02:{i:02}:00", "k": i % 3, "until": f"2026-03-29 02:{i + 20}:00"} for i in range(39)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
+    columns = "ts TIMESTAMP(3), k INT, until TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset", maxOffsetsPerTrigger="10")
+    pairs = "SELECT a.ts, a.k, a.until, b.ts AS bs FROM t a JOIN t b ON a.k = b.k AND b.ts >= a.ts"
+    env.get_config().set("execution.runtime-mode", "batch")
+    wanted = answers(env, f"SELECT ts, bs FROM ({pairs}) WHERE bs <= until")
+    assert len(wanted) == sum(b <= a + 20 for a in range(39) for b in range(a, 39, 3))
+    env.get_config().set("execution.runtime-mode", "streaming")
+    assert answers(env, f"SELECT ts, bs FROM ({pairs}) WHERE bs <= until") == wanted
+    near = f"{pairs} AND b.ts <= a.ts + INTERVAL '5' MINUTE"
+    third = "JOIN t c ON c.k = p.k AND c.ts BETWEEN p.bs AND p.bs + INTERVAL '5' MINUTE"
+    with pytest.raises(ConfigurationError, match="one event time"):
+        answers(env, f"SELECT p.ts, p.bs, c.ts AS cs FROM ({near}) p {third}")
+    plain = near.replace("a.ts,", "CAST(a.ts AS TIMESTAMP(3)) AS ts,", 1)
+    assert len(answers(env, f"SELECT p.ts, p.bs, c.ts AS cs FROM ({plain}) p {third}")) == sum(
+        c < 39 for a in range(39) for b in (a, a + 3) for c in (b, b + 3)
+    )

@@ -1,13 +1,17 @@
-"""Outer joins of two streams by a TIMESTAMP with an interval, such as `s.ts BETWEEN o.ts AND o.ts + INTERVAL '4' HOUR`.
+"""Limits in time of joins of two streams, such as `s.ts BETWEEN o.ts AND o.ts + INTERVAL '4' HOUR`: what Spark sees of them.
 
-Spark looks for such a limit in time before it starts a query, and does not see through its own cast of `o.ts + INTERVAL`
-to the type of a TIMESTAMP. It sees the limit when it plans the query, because the cast is gone by then. So the join gets a
-condition that is always true, and that Spark sees: the time is before the end of all times. That is a column of the rows
-that are kept; as it is a constant, Spark takes it out of the plan again.
+Spark looks for one before it starts an outer join. Of a TIMESTAMP, it does not see through its own cast of `o.ts + INTERVAL`
+to that type. It sees the limit when it plans the query, because the cast is gone by then. So the join gets a condition that
+is always true, and that Spark sees: the time is before the end of all times. That is a column of the rows that are kept; as
+it is a constant, Spark takes it out of the plan again.
+
+Spark also takes `s.ts <= o.expires` for a limit of the event time of `o`, whatever column of it `expires` is. It would then
+delete rows of `o` whose partners are yet to come. So Spark must not see which column it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,7 +22,7 @@ from dynamic_kafka.sql.tables.kinds import kind_of
 if TYPE_CHECKING:
     from dynamic_kafka.sql.dialect.translator import Translator
 
-__all__ = ["every_column", "show_limits"]
+__all__ = ["compared", "every_column", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
@@ -45,6 +49,18 @@ def show_limits(t: Translator, scope: Scope) -> None:
                 this=time.copy(), expression=exp.column(_FOREVER, table=exp.to_identifier(name, quoted=True))
             )
             join.set("on", exp.and_(join.args["on"], limit, copy=False))
+
+
+def compared(t: Translator, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
+    """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
+    columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
+    if t.time_of is not None and t.scope is not None and len(columns) > 1 and node.find(exp.Query) is None:
+        source = t.scope.source()
+        others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
+        for column in others if len(others) < len(columns) else []:
+            text = t.sql(column)
+            t.write_as(column, f"least({text}, {text})")
+    return write(node)
 
 
 def every_column(t: Translator, node: exp.Expr, scope: Scope) -> str | None:

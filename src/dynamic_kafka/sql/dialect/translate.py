@@ -5,7 +5,7 @@ A query without such a construct goes to Spark as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
@@ -20,10 +20,19 @@ __all__ = ["translate", "translate_expression", "translate_stream"]
 _SELECT = "SELECT "
 
 
-def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], versions: Versions | None = None) -> str:
+def translate(
+    query: Query,
+    ask: Ask,
+    *,
+    zone: str,
+    views: Mapping[int, str],
+    versions: Versions | None = None,
+    time_of: Callable[[str], str] | None = None,
+) -> str:
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
     `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name.
+    `time_of` is that of `arrival.Streams` if its tables are followed, otherwise None.
 
     Returns:
         The text as written if nothing in it means something else in Spark.
@@ -33,7 +42,7 @@ def translate(query: Query, ask: Ask, *, zone: str, views: Mapping[int, str], ve
     """
     if query.tree is None:
         return query.plain
-    translator = Translator(query, ask, zone=zone, views=views, versions=versions)
+    translator = Translator(query, ask, zone=zone, views=views, versions=versions, time_of=time_of)
     text = translator.sql(query.tree.copy())
     if not translator.changed and query.tree.find(exp.Fetch) is None:  # FETCH NEXT becomes LIMIT
         return query.plain
@@ -57,7 +66,9 @@ def translate_stream(
         SqlError: If Spark has no equal for a construct.
     """
     assert query.tree is not None
-    translator = Translator(query, ask, zone=zone, views=views, streams=streams, versions=versions)
+    translator = Translator(
+        query, ask, zone=zone, views=views, streams=streams, versions=versions, time_of=streams.time_of
+    )
     tree = inline_ranks(query.tree.copy(), streams)
     has_ranks = tree.find(exp.Window) is not None
     return translator.sql(tree), has_ranks, translator.rank_key

@@ -21,7 +21,7 @@ from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED
-from dynamic_kafka.sql.dialect.limits import every_column, show_limits
+from dynamic_kafka.sql.dialect.limits import compared, every_column, show_limits
 from dynamic_kafka.sql.dialect.operators import (
     chosen,
     comparison,
@@ -71,6 +71,11 @@ class Translator(SparkGenerator):
         exp.SimilarTo: similar,
         exp.EQ: lambda self, e: comparison(self, e, "="),
         exp.NEQ: lambda self, e: comparison(self, e, "<>"),
+        exp.LT: lambda self, e: compared(self, e, self.lt_sql),
+        exp.LTE: lambda self, e: compared(self, e, self.lte_sql),
+        exp.GT: lambda self, e: compared(self, e, self.gt_sql),
+        exp.GTE: lambda self, e: compared(self, e, self.gte_sql),
+        exp.Between: lambda self, e: compared(self, e, self.between_sql),
         exp.Add: lambda self, e: total(self, e, "+"),
         exp.Sub: lambda self, e: total(self, e, "-"),
         exp.Mul: lambda self, e: product(self, e, "*"),
@@ -93,11 +98,13 @@ class Translator(SparkGenerator):
         views: Mapping[int, str],
         streams: Streams | None = None,
         versions: Versions | None = None,
+        time_of: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
+        self.time_of = time_of
         self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None

@@ -69,8 +69,13 @@ def cause_of(
             return query_error(
                 query.text, place_of(table), f"Table {quoted(table.name)} does not exist; see SHOW TABLES"
             )
-    function = None if refusal is None else unknown_function(refusal)
-    return error if function is None else query_error(query.text, error.offset, function)
+    if refusal is None:
+        return error
+    problem = unknown_function(refusal)
+    if (refusal.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        column = (refusal.getMessageParameters() or {}).get("objectName", "such a column")
+        problem = UNKNOWN_TYPE.replace("such a column", f"a column {column}")
+    return error if problem is None else query_error(query.text, error.offset, problem)
 
 
 def original_place(text: str, translated: str, place: int) -> int:

@@ -45,6 +45,9 @@ taking them back. Let each step have windows of time over a WATERMARK, or write 
 `materialize` that"""
 _ONE_SESSION = """\
 Spark's streams have sessions with a key only: GROUP BY a column, too"""
+_TIMES = """\
+Rows of Spark's streams have one event time when they are joined or aggregated, and those of a join have one of each side.
+Use one of them in the steps that follow. In a sub-query before, make the others plain: CAST(ts AS TIMESTAMP(3)) AS t"""
 _NOT_IN_STREAMS: Mapping[str, str] = {
     r"(Left|Right|Full)Outer join between two streaming": _OUTER_JOIN,
     r"not allowed in subquery|LeftSemi|LeftAnti|Existence": _SUB_QUERY,
@@ -56,6 +59,7 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
     r"Union between streaming and batch": _UNION,
     r"session window streaming aggregations": _SESSIONS,
     r"Global aggregation with session window": _ONE_SESSION,
+    r"MULTIPLE_EVENT_TIME_COLUMNS": _TIMES,
     r"Multiple streaming aggregations|correctness|without watermark|output mode, only in Append": _CHANGING,
 }
 """What Spark's streams do not have, by words of its messages. The first that fits the message of any output mode counts."""
@@ -64,7 +68,7 @@ _NOT_IN_STREAMS: Mapping[str, str] = {
 _OF_THE_QUERY = re.compile(
     r"^(?:\[STREAM_FAILED\] Query \[[^\]\n]*\] terminated with exception: "
     r"|(?:Caused by: |: )?(?:pyspark\.errors\.exceptions\.\w+|org\.apache\.spark\.sql)\.\w+: )"
-    r"(?P<problem>(?:\[UNSUPPORTED_STREAMING_OPERATOR|Global aggregation with session window).*)",
+    r"(?P<problem>(?:\[(?:UNSUPPORTED_STREAMING_OPERATOR|MULTIPLE_EVENT_TIME_COLUMNS)|Global aggregation with session).*)",
     re.MULTILINE,
 )
 """What Spark's error in the first micro-batch says of the query. In `foreachBatch`, it is in the trace of our function."""

@@ -552,6 +552,30 @@ def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str
     assert text.count("__forever FROM t AS") == text.count("<= `") == len(kept)
 
 
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("s.ts <= o.until", "s.ts <= least(o.until, o.until)"),
+        ("s.ts BETWEEN o.ts AND o.until", "s.ts BETWEEN o.ts AND least(o.until, o.until)"),
+        ("o.until > s.ts - INTERVAL '1' HOUR", "least(o.until, o.until) > s.ts - INTERVAL '1' HOUR"),
+        ("s.ts <= o.ts + INTERVAL '4' HOUR", "s.ts <= o.ts + INTERVAL '4' HOUR"),
+        (
+            "s.until <= o.until AND s.ts > TIMESTAMP '2024-01-01 00:00:00'",
+            "s.until <= o.until AND s.ts > TIMESTAMP_NTZ",
+        ),
+    ],
+)
+def test_only_event_times_are_limits_of_event_times(condition: str, expected: str) -> None:
+    """Of a stream, Spark would delete rows by any other column that is compared with an event time."""
+    query = parse_query(f"SELECT o.i FROM t o JOIN t s ON o.i = s.i WHERE {condition}")
+
+    def time_of(sql: str) -> str:
+        return "event" if re.match(r"SELECT [os]\.ts FROM", sql) else ""
+
+    assert expected in translate(query, ask, zone="UTC", views={}, time_of=time_of)
+    assert "least" not in translate(query, ask, zone="UTC", views={})
+
+
 def test_other_joins_stay_as_they_are() -> None:
     """Inner ones, those by a TIMESTAMP_LTZ, and those without an interval."""
     for join in (

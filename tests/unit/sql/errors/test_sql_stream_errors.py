@@ -50,6 +50,7 @@ _APPEND = (
             [_APPEND, _APPEND.replace("append", "update").replace("streaming", "session window streaming")],
             "sessions of event time.*METADATA FROM 'timestamp'",
         ),
+        (["[MULTIPLE_EVENT_TIME_COLUMNS] More than one event time columns are available."], "make the others plain"),
     ],
 )
 def test_it_says_what_to_do_and_what_spark_said(messages: list[str], problem: str) -> None:
