@@ -51,7 +51,7 @@ class World:
         self.subject = f"{topic}-value"
         settings = schema_registry_settings.settings(form, {f"{form}.url": url})
         self.registry = schema_registry.client(settings)
-        self.type = {"avro-confluent": "AVRO", "protobuf-confluent": "PROTOBUF"}.get(form, "JSON")
+        self.type = "AVRO" if "avro" in form else "PROTOBUF" if "protobuf" in form else "JSON"
 
     def register(self, schema: str, subject: str | None = None) -> int:
         """Register a version; gives its id."""
@@ -212,6 +212,35 @@ def test_ids_in_headers_are_compared(world: World) -> None:
     world.send(message[5:], headers=[("__value_schema_id", message[:5])])
     with pytest.raises(SchemaEvolutionError, match="has the new fields more"):
         ids(query)
+
+
+def test_changes_are_compared_by_their_rows(
+    cluster_a: KafkaBroker, topic: Callable[..., str], server: SchemaRegistry
+) -> None:
+    """Debezium adds fields to `source` with its versions; they are no columns."""
+    world = World(cluster_a, topic(cluster_a), server.url, "debezium-avro-confluent")
+
+    def envelope(row: str, *source: tuple[str, Any, Any]) -> str:
+        return record(
+            ("before", ["null", json.loads(row)], None),
+            ("after", ["null", "Order"], None),
+            ("source", json.loads(record(("table", "string"), *source, name="Source"))),
+            ("op", "string"),
+            name="Envelope",
+        )
+
+    old, new = record(("id", "long")), record(("id", "long"), ("more", "long"))
+    schemas = [envelope(old), envelope(old, ("ts_us", "long", 0)), envelope(new)]
+    change = {"before": None, "after": {"id": 1, "more": 2}, "source": {"table": "t", "ts_us": 3}, "op": "c"}
+    first, second = (world.register(schema) for schema in schemas[:2])
+    query = world.reader(schema_version="1")
+    world.send(avro(first, schemas[0], change), avro(second, schemas[1], change))
+    assert len(query.read_all()) == 2
+    query = world.reader()
+    world.send(avro(world.register(schemas[2]), schemas[2], change))
+    with pytest.raises(SchemaEvolutionError) as caught:
+        query.read_all()
+    assert caught.value.fields == ("more",)
 
 
 @pytest.mark.parametrize(
