@@ -242,6 +242,18 @@ class Contender:
         messages.where("value.status = 'paid'").selectExpr("SUM(value.amount)", "COUNT(*)").collect()
         return time.perf_counter() - began
 
+    def insert(self, before: list[str], insert: str) -> float:
+        """Run an INSERT as a stream with an end, after other statements, and return the seconds it takes."""
+        environment = TableEnvironment(self._spark)
+        environment.get_config().set("execution.runtime-mode", "streaming")
+        for statement in before:
+            environment.execute_sql(statement)
+        began = time.perf_counter()
+        environment.execute_sql(insert).wait()
+        seconds = time.perf_counter() - began
+        environment.get_config().reset()
+        return seconds
+
     def count(self, options: Options) -> float:
         """Count the messages, and return the seconds it takes."""
         began = time.perf_counter()

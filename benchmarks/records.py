@@ -1,6 +1,6 @@
-"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|wide|steady ...`.
+"""Write the records of the benchmarks, in its own process: `python -m benchmarks.records fill|avro|wide|nexmark|steady ...`.
 
-`fill`, `avro` and `wide` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
+`fill`, `avro`, `wide` and `nexmark` write a topic as fast as possible. `steady` writes at an even rate until stdin ends.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ from typing import Any
 import fastavro
 from confluent_kafka import KafkaError, KafkaException, Producer
 from scripts.spark_versions import ROOT
+from tests.nexmark.events import events
 
-__all__ = ["AVRO_SCHEMA", "VALUE_BYTES", "fill", "fill_avro", "fill_wide", "produce_one_each", "steady", "wide_columns"]
+__all__ = [
+    "AVRO_SCHEMA",
+    "VALUE_BYTES",
+    "fill",
+    "fill_avro",
+    "fill_nexmark",
+    "fill_wide",
+    "produce_one_each",
+    "steady",
+    "wide_columns",
+]
 
 VALUE_BYTES = 120
 _FIELDS = {"id": "long", "user": "string", "session": "string", "amount": "int", "x": "string"}
@@ -59,6 +70,11 @@ def fill_wide(servers: str, topic: str, *, partitions: int, records: int, fields
     _call("wide", servers, topic, partitions, records, fields)
 
 
+def fill_nexmark(servers: str, topic: str, *, partitions: int, records: int) -> None:
+    """Write Nexmark's events, one each millisecond of event time, to the partitions in turn."""
+    _call("nexmark", servers, topic, partitions, records)
+
+
 @contextmanager
 def steady(servers: str, topic: str, *, partitions: int, rate: int) -> Iterator[None]:
     """Within the block, write `rate` records a second to the partitions in turn, and send each one at once."""
@@ -93,7 +109,7 @@ def _call(*arguments: object) -> None:
 
 
 def _fill(servers: str, topic: str, partitions: int, records: int, value: Callable[[int], bytes]) -> None:
-    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 500_000, **_FAST})
+    producer = _producer(servers)
     for partition in range(partitions):
         first, end = records * partition // partitions, records * (partition + 1) // partitions
         for begin in range(first, end, _BLOCK):
@@ -103,6 +119,19 @@ def _fill(servers: str, topic: str, partitions: int, records: int, value: Callab
             producer.produce_batch(topic, messages, partition=partition, on_delivery=_check)
         producer.poll(0)
     producer.flush()
+
+
+def _fill_nexmark(servers: str, topic: str, partitions: int, records: int) -> None:
+    producer = _producer(servers)
+    for i, message in enumerate(events(records, step_ms=1, extra=60)):
+        producer.produce(topic, message, partition=i % partitions, on_delivery=_check)
+        while i % _BLOCK == 0 and len(producer) > 400_000:
+            producer.poll(0.05)
+    producer.flush()
+
+
+def _producer(servers: str) -> Producer:
+    return Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 500_000, **_FAST})
 
 
 def _value(i: int, size: int) -> bytes:
@@ -168,5 +197,7 @@ if __name__ == "__main__":
         )
     elif what == "wide":
         _fill(to, topic, partitions, number, partial(_wide, fields=more[0]))
+    elif what == "nexmark":
+        _fill_nexmark(to, topic, partitions, number)
     else:
         _steady(to, topic, partitions, number)

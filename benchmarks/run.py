@@ -16,6 +16,7 @@ from benchmarks.cases import FULL, QUICK, latency, many_partitions, throughput  
 from benchmarks.drivers import RIVAL  # noqa: E402
 from benchmarks.flink import FLINK_POM  # noqa: E402
 from benchmarks.formats import avro_decoding, encoding, json_decoding  # noqa: E402
+from benchmarks.nexmark import nexmark  # noqa: E402
 from benchmarks.protobuf import protobuf_decoding  # noqa: E402
 from benchmarks.report import Result, save, show  # noqa: E402
 from benchmarks.rivals import avro, cluster_counts, first_batch, shapes  # noqa: E402
@@ -63,6 +64,7 @@ def main() -> int:
         "g": partial(exactly_once_cost, 50_000 if quick else 1_000_000, count, 10 if quick else 60),
         "l": partial(avro, 100_000 if quick else 2_000_000, count),
         "m": partial(protobuf_decoding, 20_000 if quick else 200_000, count),
+        "n": partial(nexmark, 20_000 if quick else 1_000_000, count),
         "p": partial(first_batch, count),
         "s": partial(selection, 50_000 if quick else 2_000_000, count),
         "q": partial(cluster_counts, sizes.records, count),
