@@ -219,26 +219,34 @@ class Contender:
         rows.write.format("noop").mode("overwrite").save()
         return {"seconds": time.perf_counter() - began, "rows": None}
 
-    def select(self, options: Options, *, columns: str, by: str) -> float:
-        """Sum the amounts of the paid orders among JSON messages, and return the seconds it takes.
+    def select(
+        self, options: Options, *, columns: str, by: str, table: Options | None = None, avro_schema: str | None = None
+    ) -> float:
+        """Sum the amounts of the paid orders among messages, and return the seconds it takes.
 
         Args:
             options: The options of Spark's connector.
             columns: All columns, in Spark's and in Flink's DDL. Spark reads only the used ones with `from_json`.
             by: For ours: `sql` for a table of all columns, `value.format` for a DataFrame of the used ones.
+            table: As in `decode`.
+            avro_schema: As in `decode`.
         """
         began = time.perf_counter()
+        formats = {"format": "json", **(table or {})}
         if self._format != "kafka" and by == "sql":
-            self._create_table("selected", columns, options, {"format": "json"})
+            self._create_table("selected", columns, options, formats)
             query = "SELECT SUM(amount) AS s, COUNT(*) AS n FROM selected WHERE status = 'paid'"
             self._environment.sql_query(query).collect()
             return time.perf_counter() - began
         reader = self._spark.read.format(self._format).options(**options)
         if self._format == "kafka":
-            messages = reader.load().select(from_json(col("value").cast("string"), columns).alias("value"))
+            value = from_json(col("value").cast("string"), columns)
+            if avro_schema is not None:
+                value = from_avro(expr("substring(value, 6)"), avro_schema)
+            messages = reader.load().select(value.alias("value"))
         else:
             used = "value STRUCT<status: STRING, amount: DOUBLE>"
-            messages = reader.option("value.format", "json").schema(used).load()
+            messages = reader.options(**{f"value.{key}": text for key, text in formats.items()}).schema(used).load()
         messages.where("value.status = 'paid'").selectExpr("SUM(value.amount)", "COUNT(*)").collect()
         return time.perf_counter() - began
 

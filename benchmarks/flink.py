@@ -80,6 +80,12 @@ class Flink(Child):
         if rows != records:
             raise RuntimeError(f"Flink's table has {rows} rows, but there are {records} records")
 
+    def select(self) -> float:
+        """Sum the amounts of the paid orders in `messages`, and return the seconds it takes."""
+        self("execute", sql="CREATE TABLE IF NOT EXISTS totals (s DOUBLE, n BIGINT) WITH ('connector' = 'blackhole')")
+        query = "SELECT SUM(amount), COUNT(*) FROM messages WHERE status = 'paid'"
+        return float(self("insert", sql=f"INSERT INTO totals {query}")["seconds"])
+
     def decode(self) -> float:
         """Write all rows of `messages` to `nothing`, and return the seconds it takes."""
         return float(self("insert", sql="INSERT INTO nothing SELECT * FROM messages")["seconds"])

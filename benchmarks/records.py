@@ -32,6 +32,7 @@ __all__ = [
     "produce_one_each",
     "steady",
     "wide_columns",
+    "wide_schema",
 ]
 
 VALUE_BYTES = 120
@@ -65,9 +66,19 @@ def wide_columns(fields: int) -> str:
     return ", ".join(["status STRING", "amount DOUBLE", *others])
 
 
-def fill_wide(servers: str, topic: str, *, partitions: int, records: int, fields: int) -> None:
-    """Write JSON objects with so many fields. One in a hundred has the status `paid`."""
-    _call("wide", servers, topic, partitions, records, fields)
+def wide_schema(fields: int) -> dict[str, Any]:
+    """Return the Avro schema that a table with `wide_columns` has in Flink and in ours."""
+    types = {"STRING": "string", "BIGINT": "long", "DOUBLE": "double"}
+    columns = [column.split() for column in wide_columns(fields).split(", ")]
+    parts = [{"name": name, "type": ["null", types[of]], "default": None} for name, of in columns]
+    return {"type": "record", "name": "record", "namespace": "org.apache.flink.avro.generated", "fields": parts}
+
+
+def fill_wide(
+    servers: str, topic: str, *, partitions: int, records: int, fields: int, schema_id: int | None = None
+) -> None:
+    """Write JSON objects with so many fields, or Avro messages. One in a hundred has the status `paid`."""
+    _call("wide", servers, topic, partitions, records, fields, *([] if schema_id is None else [schema_id]))
 
 
 def fill_nexmark(servers: str, topic: str, *, partitions: int, records: int) -> None:
@@ -146,19 +157,24 @@ def _value(i: int, size: int) -> bytes:
     return (text + "x" * (size - 2 - len(text)) + '"}').encode()
 
 
-def _wide(i: int, fields: int) -> bytes:
+def _wide(i: int, fields: int) -> dict[str, Any]:
     mixed = i * 0x9E3779B97F4A7C15 % 2**64
     others = {
         f"f{n}": (mixed + n) % 1_000_000 if n % 2 else f"text {(mixed >> n % 40) % 10_000}" for n in range(fields - 2)
     }
-    return json.dumps({"status": "open" if i % 100 else "paid", "amount": mixed % 100_000 / 100, **others}).encode()
+    return {"status": "open" if i % 100 else "paid", "amount": mixed % 100_000 / 100, **others}
 
 
-def _avro(i: int, schema_id: int, schema: Any) -> bytes:
+def _avro(row: dict[str, Any], schema_id: int, schema: Any) -> bytes:
     message = io.BytesIO()
     message.write(b"\0" + schema_id.to_bytes(4))
-    fastavro.schemaless_writer(message, schema, json.loads(_value(i, VALUE_BYTES)))
+    fastavro.schemaless_writer(message, schema, row)
     return message.getvalue()
+
+
+def _as_avro(row: Callable[[int], dict[str, Any]], schema_id: int, schema: dict[str, Any]) -> Callable[[int], bytes]:
+    parsed = fastavro.parse_schema(schema)
+    return lambda i: _avro(row(i), schema_id, parsed)
 
 
 def _steady(servers: str, topic: str, partitions: int, rate: int) -> None:
@@ -193,10 +209,12 @@ if __name__ == "__main__":
         _fill(to, topic, partitions, number, partial(_value, size=more[0]))
     elif what == "avro":
         _fill(
-            to, topic, partitions, number, partial(_avro, schema_id=more[0], schema=fastavro.parse_schema(AVRO_SCHEMA))
+            to, topic, partitions, number, _as_avro(lambda i: json.loads(_value(i, VALUE_BYTES)), more[0], AVRO_SCHEMA)
         )
     elif what == "wide":
-        _fill(to, topic, partitions, number, partial(_wide, fields=more[0]))
+        wide = partial(_wide, fields=more[0])
+        as_json = lambda i: json.dumps(wide(i)).encode()  # noqa: E731
+        _fill(to, topic, partitions, number, _as_avro(wide, more[1], wide_schema(more[0])) if more[1:] else as_json)
     elif what == "nexmark":
         _fill_nexmark(to, topic, partitions, number)
     else:

@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
-from benchmarks.drivers import Driver, both
-from benchmarks.records import fill_wide, wide_columns
+from benchmarks.drivers import Child, Driver
+from benchmarks.flink import FLINK
+from benchmarks.records import fill_wide, wide_columns, wide_schema
 from benchmarks.report import Result
-from benchmarks.rivals import Measure, Target, compared
+from benchmarks.rivals import Measure, Target, all_three, compared
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from tests.schema_registry import SchemaRegistry
 
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["selection"]
 
 _PARTITIONS = 8
-_FIELDS = (20, 100)
+_FIELDS = 20
 _LATE = 100
 
 Tell = Callable[[str], None]
 
 
 def selection(records: int, count: int, tell: Tell) -> Iterator[Result]:
-    """Measure case (s): JSON of 20 and 100 fields, of which two are used by a condition that keeps 1 %."""
-    with KafkaBroker(heap="1g") as broker, both() as drivers:
-        ours, jvm = drivers
-        for fields in _FIELDS:
-            topic, n = f"wide-{fields}", records * _FIELDS[0] // fields
+    """Measure case (s): JSON of 20 and 100 fields and Avro of 20; a condition on two of them keeps 1 %."""
+    with KafkaBroker(heap="1g") as broker, SchemaRegistry() as registry, all_three() as (ours, jvm, flink):
+        drivers = (ours, jvm)
+        for form, fields in (("JSON", 20), ("JSON", 100), ("Avro", 20)):
+            topic, n, columns = f"{form}-{fields}", records * _FIELDS // fields, wide_columns(fields)
             broker.create_topic(topic, _PARTITIONS)
-            tell(f"writing records of {fields} fields")
-            fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=n, fields=fields)
+            tell(f"writing records of {fields} fields as {form}")
             options = _options(broker, topic)
-
-            def select(driver: Driver, by: str, options: dict[str, str] = options, fields: int = fields) -> float:
-                return float(driver("select", options=options, columns=wide_columns(fields), by=by))
-
-            for by in ("sql", "value.format"):
-                measured = (partial(select, ours, by), partial(select, jvm, by))
-                yield from _beside(
-                    drivers, f"2 of {fields} columns, {by}", measured, target=4.0, records=n, count=count, tell=tell
-                )
-        topic, since_ms = f"wide-{_FIELDS[0]}", int(time.time() * 1000)
+            table, schema_id = {"format": "json"}, None
+            given: dict[str, Any] = {}
+            if form == "Avro":
+                text = json.dumps(wide_schema(fields))
+                with SchemaRegistryClient({"url": registry.url}) as client:
+                    schema_id = client.register_schema(f"{topic}-value", Schema(text, "AVRO"))
+                table = {"format": "avro-confluent", "avro-confluent.url": registry.url}
+                given = {"table": table, "avro_schema": text}
+            servers = broker.bootstrap_servers
+            fill_wide(servers, topic, partitions=_PARTITIONS, records=n, fields=fields, schema_id=schema_id)
+            flink.create_tables(columns, {"topic": topic, "properties.bootstrap.servers": servers, **table}, records=n)
+            select = partial(_select, options=options, columns=columns, **given)
+            measures: dict[str, tuple[Child, Measure]] = {
+                "ours": (ours, partial(select, ours, by="sql")),
+                "JVM": (jvm, partial(select, jvm, by="sql")),
+                FLINK: (flink, flink.select),
+            }
+            targets: dict[str, Target] = {"JVM": (4.0, "at least"), FLINK: (4.0, "at least")}
+            name = f"2 of {fields} columns of {form}"
+            yield from compared("s", f"{name}, sql", measures, targets, records=n, count=count, tell=tell)
+            measured = (partial(select, ours, by="value.format"), partial(select, jvm, by="value.format"))
+            yield from _beside(
+                drivers, f"{name}, value.format", measured, target=4.0, records=n, count=count, tell=tell
+            )
+        topic, since_ms = f"JSON-{_FIELDS}", int(time.time() * 1000)
         options = _options(broker, topic)
         counts = (partial(ours, "count", options=options), partial(jvm, "count", options=options))
         yield from _beside(drivers, "COUNT(*)", counts, target=5.0, records=records, count=count, tell=tell)
         late = records // _LATE
-        fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=late, fields=_FIELDS[0])
+        fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=late, fields=_FIELDS)
 
         def since(driver: Driver, by: str = "where") -> float:
             return float(driver("count_since", options=options, since_ms=since_ms, by=by))
@@ -56,8 +75,13 @@ def selection(records: int, count: int, tell: Tell) -> Iterator[Result]:
         yield from _beside(drivers, name, last, target=30.0, records=all_, count=count, tell=tell)
         starts = {"ours": (ours, partial(since, ours)), "startup mode": (ours, partial(since, ours, "start"))}
         name = "the last 1 %, WHERE or startup mode"
-        targets: dict[str, Target] = {"startup mode": (1 / 1.3, "at least")}
-        yield from compared("s", name, starts, targets, records=all_, count=count, tell=tell)
+        yield from compared(
+            "s", name, starts, {"startup mode": (1 / 1.3, "at least")}, records=all_, count=count, tell=tell
+        )
+
+
+def _select(driver: Driver, **arguments: object) -> float:
+    return float(driver("select", **arguments))
 
 
 def _options(broker: KafkaBroker, topic: str) -> dict[str, str]:
