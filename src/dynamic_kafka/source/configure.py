@@ -37,6 +37,7 @@ from dynamic_kafka.options import (
     integer,
     name_list,
     non_blank,
+    option_names,
     options_of,
     parse_options,
     regex,
@@ -44,7 +45,7 @@ from dynamic_kafka.options import (
 from dynamic_kafka.source.document.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["SOURCE_OPTIONS", "SourceObjects", "configure_source"]
+__all__ = ["SOURCE_OPTIONS", "SUBSCRIPTIONS", "SourceObjects", "configure_source"]
 
 _log = logging.getLogger(__name__)
 
@@ -242,6 +243,8 @@ _STREAM_PATTERN = Option(
     doc="A regular expression. All streams with an id that contains a match are read (Flink's `find`).",
 )
 _SUBSCRIPTIONS = (_TOPIC, _TOPIC_PATTERN, _TOPIC_PARTITIONS, _STREAM_IDS, _STREAM_PATTERN)
+SUBSCRIPTIONS = frozenset(name.lower() for name in option_names(_SUBSCRIPTIONS))
+"""The names of options that say what to read, in lower case."""
 
 
 def _subscription(

@@ -74,7 +74,7 @@ class CheckpointLag:
             ConfigurationError: If it has several sources and none is named.
         """
         checkpoint = read_checkpoint(self._location)
-        batch = checkpoint.batch(checkpoint.last)
+        batch = checkpoint.last_batch()
         document = batch.document(batch.source(self._source))
         by_cluster: dict[str, dict[Partition, Position]] = {name: {} for name in document.clusters}
         for partition, position in positions(document, unfinished=checkpoint.is_unfinished).items():

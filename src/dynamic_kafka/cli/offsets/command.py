@@ -180,7 +180,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _diff(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     source = batch.source(args.source)
     after = positions(batch.document(source), unfinished=checkpoint.is_unfinished and args.other is not None)
     if args.other is None:
@@ -199,7 +199,7 @@ def _diff(args: argparse.Namespace) -> int:
     else:
         other = read_checkpoint(args.other)
         what = f"{other.files.location} and {checkpoint.files.location}"
-        last = other.batch(other.last)
+        last = other.last_batch()
         found = changes(positions(last.document(last.source(args.source)), unfinished=other.is_unfinished), after)
     if args.output == "json":
         show_json({"compared": what, "changes": [change_entry(change) for change in found]})
@@ -212,7 +212,7 @@ def _diff(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     source = batch.source(args.source)
     found = filtered(args, positions(batch.document(source), unfinished=checkpoint.is_unfinished))
     if args.output == "json":

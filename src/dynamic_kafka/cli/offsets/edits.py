@@ -115,7 +115,7 @@ class _Plan(NamedTuple):
 
 def _edit(args: argparse.Namespace, change: _Change) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     source, unfinished = batch.source(args.source), checkpoint.is_unfinished
     document = batch.document(source)
     before = _document_before(checkpoint, source) if unfinished else None

@@ -39,7 +39,7 @@ def topic_pair(text: str) -> tuple[str, str]:
 def translate_positions(args: argparse.Namespace) -> int:
     """`offsets translate`: nothing is changed. Return 0 if each partition has the wanted guarantee."""
     checkpoint = read_checkpoint(args.checkpoint)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     state = batch.document(batch.source(args.source)).clusters.get(args.old)
     if state is None or not state.ranges:
         raise CheckpointError(f"The checkpoint has no positions on cluster '{args.old}'")

@@ -24,7 +24,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, Metadata
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source.configure import SourceObjects, configure_source
+from dynamic_kafka.source.configure import SUBSCRIPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.document.document import Document
 from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
@@ -33,10 +33,6 @@ from dynamic_kafka.source.settings import SourceSettings
 __all__ = ["add_to"]
 
 _WORST_FIRST = ("error", "warning", "note", "ok")
-_SUBSCRIPTIONS = (
-    *("topic", "subscribe", "topic-pattern", "subscribepattern", "topic-partitions", "assign"),
-    *("stream-ids", "stream-pattern"),
-)
 _EXAMPLES = """examples:
   dynamic-kafka streams -o metadata-service=file -o metadata-service.path=streams.yaml
   dynamic-kafka streams --options-file query.properties --diff s3a://bucket/checkpoints/orders
@@ -81,7 +77,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Document | None) -> SourceSettings:
     """Return the settings of the query for one look; streams that are not named are all, or those of the checkpoint."""
     options, objects = dict(options), SourceObjects()
-    if not {key.lower() for key in options} & set(_SUBSCRIPTIONS):
+    if not SUBSCRIPTIONS & {key.lower() for key in options}:
         if document is not None and document.streams:
             objects = SourceObjects(subscriber=StreamSetSubscriber(document.streams))
         else:
@@ -245,7 +241,7 @@ def _plural(count: int, noun: str) -> str:
 
 def _diff(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.diff)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     document = batch.document(batch.source(args.source))
     options = query_options_of(args)
     if not options:

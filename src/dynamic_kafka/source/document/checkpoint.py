@@ -157,6 +157,10 @@ class Checkpoint:
         """Return whether the last batch was not finished, so that the next start runs it again."""
         return self.last != self.committed
 
+    def last_batch(self) -> Batch:
+        """Return the last batch, as `batch` does."""
+        return self.batch(self.last)
+
     def batch(self, number: int) -> Batch:
         """Return a batch.
 

@@ -38,7 +38,7 @@ def recorded_offsets(location: str) -> Recorded:
         CheckpointError: If it is not a checkpoint, or of another source.
     """
     checkpoint = read_checkpoint(location)
-    batch = checkpoint.batch(checkpoint.last)
+    batch = checkpoint.last_batch()
     if checkpoint.is_unfinished:
         raise ConfigurationError(
             f"Option 'history.switch.checkpoint': batch {checkpoint.last} in {location} is not finished, so the history may "

@@ -24,7 +24,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
 from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unknown, format_options, only_topic
 from dynamic_kafka.sink.configure import configure_sink
-from dynamic_kafka.source.configure import configure_source
+from dynamic_kafka.source.configure import SUBSCRIPTIONS, configure_source
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of
 from dynamic_kafka.sql.tables.definition import MetadataColumn, TableDefinition, check_columns, qualified
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS, metadata_types
@@ -178,9 +178,7 @@ def table_of(definition: TableDefinition) -> KafkaTable:
 
 def _check_subscription(definition: TableDefinition, connector: str, source: Mapping[str, str]) -> None:
     """Raise unless a table says what it reads, by the options of its connector."""
-    given = {name.lower() for name in source}
-    topics = {"topic", "subscribe", "topic-pattern", "subscribepattern", "topic-partitions", "assign"}
-    if not given & {*topics, "stream-ids", "stream-pattern"}:
+    if not SUBSCRIPTIONS & {name.lower() for name in source}:
         options = "'stream-ids' or 'stream-pattern'" if connector == "dynamic-kafka" else "'topic' or 'topic-pattern'"
         raise ConfigurationError(
             f"What table {qualified(definition.name)} reads is missing: with 'connector' = '{connector}', give {options}"
