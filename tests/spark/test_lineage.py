@@ -57,6 +57,7 @@ def server() -> Iterator[Server]:
         running.shutdown()
 
 
+@pytest.mark.slow
 def test_a_query_tells_what_it_reads_and_writes(
     spark: SparkSession,
     cluster_a: KafkaBroker,

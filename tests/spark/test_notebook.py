@@ -52,6 +52,7 @@ def _shown(show: Show, query: StreamingQuery, *parts: str) -> str:
     return str(wait_until(complete, 60, f"{parts} in a notebook"))
 
 
+@pytest.mark.slow
 def test_a_query_is_a_table_of_its_clusters(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, show: Show
 ) -> None:
