@@ -7,35 +7,10 @@ use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StructArray, make_a
 use arrow_data::ArrayData;
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::{DataType, Schema};
-use dynamic_kafka_decode::{self as decode, Key, Spec};
+use dynamic_kafka_decode::{self as decode, Spec};
 use pyo3::prelude::*;
 
-use crate::python::{Batch, guarded, locked, refused};
-
-/// The id of a schema: a number, or the beginning of a header.
-#[derive(FromPyObject, IntoPyObject)]
-pub(crate) enum SchemaId {
-    Id(u32),
-    Header(Vec<u8>),
-}
-
-impl From<SchemaId> for Key {
-    fn from(id: SchemaId) -> Self {
-        match id {
-            SchemaId::Id(id) => Self::Id(id),
-            SchemaId::Header(header) => Self::Header(header),
-        }
-    }
-}
-
-impl From<Key> for SchemaId {
-    fn from(key: Key) -> Self {
-        match key {
-            Key::Id(id) => Self::Id(id),
-            Key::Header(header) => Self::Header(header),
-        }
-    }
-}
+use crate::calls::{Batch, SchemaId, guarded, locked, refused};
 
 /// Turns messages into rows.
 #[pyclass(frozen, module = "dynamic_kafka._kernel")]

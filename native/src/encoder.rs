@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Schema};
 use dynamic_kafka_encode::{self as encode, Spec};
 use pyo3::prelude::*;
 
-use crate::python::{Batch, guarded, refused};
+use crate::calls::{Batch, guarded, refused};
 
 type Encoded = (Batch, Vec<(usize, String, String)>);
 

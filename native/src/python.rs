@@ -1,19 +1,20 @@
 //! The Python module: thin, and without a decision of its own. `dynamic_kafka.native` is the one that imports it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow_array::{RecordBatch, StructArray, ffi};
+use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::Schema;
 use dynamic_kafka_decode::Spec;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::PyDict;
 
-use crate::columns::{Column, Columns, Problem, caught};
+use crate::calls::{Batch, SchemaId, guarded, locked, refused};
+use crate::columns::{Column, Columns, Problem};
 use crate::consumer::{self, Failure, Span};
-use crate::decoder::{Decoder, SchemaId};
+use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
@@ -27,10 +28,6 @@ type Run = (String, i32, usize, Option<i64>);
 type Reports = (Vec<(i32, String)>, Vec<String>, Option<String>, bool);
 /// Of a task: its number, how many records, and of the first one the code, topic, partition and size of the key.
 type Failures = (u32, u64, i32, String, i32, Option<usize>);
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Return confluent-kafka's exception, which is what Python's side expects of a client.
 fn raised(py: Python<'_>, error: &librdkafka::Error) -> PyErr {
@@ -60,48 +57,6 @@ fn record_error(py: Python<'_>, cluster: &str, problem: Problem) -> PyErr {
         Ok(PyErr::from_value(errors.getattr("RecordError")?.call((problem.reason,), Some(&about))?))
     };
     made().unwrap_or_else(|other| other)
-}
-
-/// Return the error of an argument that is not accepted.
-pub(crate) fn refused(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
-/// Call a function without the GIL. If it panics, the error is an ordinary one of Python.
-pub(crate) fn guarded<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) -> PyResult<T> {
-    py.detach(|| caught(call)).map_err(|reason| {
-        let made = || -> PyResult<PyErr> {
-            let errors = py.import("dynamic_kafka.errors")?;
-            let (first, rest) = reason.split_at(reason.chars().next().map_or(0, char::len_utf8));
-            let words = first.to_uppercase() + rest;
-            Ok(PyErr::from_value(errors.getattr("DynamicKafkaError")?.call1((words,))?))
-        };
-        made().unwrap_or_else(|other| other)
-    })
-}
-
-/// A batch, which pyarrow takes over by the Arrow C data interface.
-#[pyclass(frozen, module = "dynamic_kafka._kernel")]
-pub(crate) struct Batch {
-    pub(crate) batch: RecordBatch,
-}
-
-#[pymethods]
-impl Batch {
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = requested_schema; // the interface allows to ignore it
-        let refused = |error: arrow_schema::ArrowError| PyRuntimeError::new_err(error.to_string());
-        let data = arrow_array::Array::into_data(StructArray::from(self.batch.clone()));
-        let (array, schema) = ffi::to_ffi(&data).map_err(refused)?;
-        let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
-        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
-        PyTuple::new(py, [schema, array])
-    }
 }
 
 /// The result of a fetch.

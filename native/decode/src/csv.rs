@@ -10,9 +10,11 @@
 
 use serde_json::Value;
 
-use crate::columns::{Column, Full, Struct, Values};
-use crate::spec::Unsupported;
-use crate::{Failure, java};
+use crate::columns::{Column, Struct, Values};
+use crate::fault::Failure;
+use crate::fault::Full;
+use crate::fault::Unsupported;
+use crate::java;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 const LINE_BREAKS: [char; 2] = ['\r', '\n'];

@@ -8,6 +8,7 @@ mod avro;
 mod columns;
 mod connect;
 mod csv;
+mod fault;
 mod java;
 pub mod json;
 mod protobuf;
@@ -23,10 +24,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Field};
 
-use columns::{Column, Full, Struct, Values};
+use columns::{Column, Struct, Values};
+use fault::Failure;
+pub use fault::Unsupported;
 pub use schema_ids::Key;
 use schema_ids::Plans;
-pub use spec::{Spec, Unsupported};
+pub use spec::Spec;
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,20 +49,6 @@ pub struct Decoder {
     /// The errors, with the places of their messages, ascending.
     errors: Vec<(usize, String)>,
     is_full: bool,
-}
-
-/// Why a message has no row.
-enum Failure {
-    /// What is wrong with it.
-    Message(String),
-    /// Nothing is wrong with it, but the row does not fit into the batch.
-    Full,
-}
-
-impl From<Full> for Failure {
-    fn from(_: Full) -> Self {
-        Self::Full
-    }
 }
 
 #[derive(Debug, Clone)]

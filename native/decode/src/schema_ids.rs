@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use crate::Unsupported;
+use crate::fault::Unsupported;
 
 /// The bytes of a schema's id, with the byte before it.
 pub(crate) const ID_BYTES: usize = 5;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use serde_json::Value;
 
-use crate::Unsupported;
 use crate::columns::{PRECISION, UNUSED};
+use crate::fault::Unsupported;
 
 /// Return the fields of a struct.
 pub(crate) fn fields(structure: &Value) -> Result<Fields, Unsupported> {

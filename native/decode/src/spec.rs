@@ -1,12 +1,12 @@
 //! What is to be decoded, as Python says it: a format and its options, and the columns.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields};
 use serde_json::Value;
 
 use crate::csv::Dialect;
+use crate::fault::Unsupported;
 use crate::json::changelog::Envelope;
 use crate::schema_ids::{Key, Plans};
 use crate::{Format, json, protobuf, spark};
@@ -20,18 +20,6 @@ pub struct Spec {
     pub(crate) format: Format,
     pub(crate) columns: Fields,
 }
-
-/// A spec cannot be read, or asks for something that is not decoded natively.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsupported(pub String);
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unsupported {}
 
 impl Spec {
     /// Return the spec for the format `json`.

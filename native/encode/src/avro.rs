@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::columns::{Column, Values, part, range};
 use crate::fault::{Fault, Written};
-use crate::spec::Unsupported;
+use crate::types::Unsupported;
 
 /// How a value is written.
 enum Step {

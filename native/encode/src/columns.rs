@@ -9,7 +9,7 @@ use arrow_array::{Array, BooleanArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 
-use crate::spec::{Type, Unsupported};
+use crate::types::{Type, Unsupported};
 
 /// A column.
 pub(crate) struct Column<'a> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::columns::{Column, Values, part, range};
 use crate::fault::{Fault, Written};
-use crate::spec::{Type, Unsupported};
+use crate::types::{Type, Unsupported};
 use crate::{numbers, text};
 
 const MICROS_A_MILLISECOND: i64 = 1000;

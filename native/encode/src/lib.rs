@@ -13,13 +13,16 @@ mod numbers;
 pub mod protobuf;
 mod spec;
 mod text;
+mod types;
 
 use arrow_array::{Array, BinaryArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 
 use columns::Column;
-use spec::Type;
-pub use spec::{Spec, Unsupported};
+
+pub use spec::Spec;
+use types::Type;
+pub use types::Unsupported;
 
 /// Why a row has no message: Arrow counts the bytes of a batch's messages in 31 bits.
 const TOO_LONG: &str = "is longer than a message can be, or does not fit into 2 GiB with the messages before it";

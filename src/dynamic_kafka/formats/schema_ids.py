@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from dynamic_kafka import native
@@ -24,7 +24,6 @@ from dynamic_kafka.options import Option, choice
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dynamic_kafka.formats.format import FormatOptions
 
 __all__ = [
     "GUID_BYTES",
@@ -64,13 +63,13 @@ def location_option(name: str) -> Option[str]:
     )
 
 
-def in_headers(name: str, options: FormatOptions) -> bool:
+def in_headers(name: str, options: Mapping[str, Any]) -> bool:
     """Return whether messages may have the ids of their schemas in headers; `name` is the format's."""
     location: str = location_option(name).of(options)
     return location == _HEADER_OR_PREFIX
 
 
-def refuse_headers(name: str, options: FormatOptions) -> None:
+def refuse_headers(name: str, options: Mapping[str, Any]) -> None:
     """Refuse ids in headers where only the bytes of a message are known; `name` is the format's.
 
     Raises:

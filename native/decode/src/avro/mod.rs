@@ -14,9 +14,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::columns::{Bytes, Column, Full, Struct, Values};
+use crate::columns::{Bytes, Column, Struct, Values};
+use crate::fault::Failure;
+use crate::fault::Full;
 use crate::schema_ids::Plans;
-use crate::{Failure, connect, text};
+use crate::{connect, text};
 pub(crate) use plan::Plan;
 use plan::{Record, Step};
 

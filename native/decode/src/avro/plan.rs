@@ -21,7 +21,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::Unsupported;
+use crate::fault::Unsupported;
 use crate::schema_ids::{self, Key, NoKey};
 
 /// How messages are read.

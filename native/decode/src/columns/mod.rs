@@ -19,7 +19,7 @@ use arrow_array::{ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, Prim
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 
-use crate::{Failure, Unsupported};
+use crate::fault::{Failure, Unsupported};
 pub(crate) use stores::{Booleans, Bytes, Ends, Numbers};
 
 const FEW_FIELDS: usize = 12;
@@ -28,10 +28,6 @@ const MOST_QUOTED: usize = 1000;
 pub(crate) const PRECISION: &str = "precision";
 /// The key in the metadata of a field that no query uses.
 pub(crate) const UNUSED: &str = "unused";
-
-/// A column of the batch has as many bytes as Arrow can count. Nothing is wrong with the message.
-#[derive(Debug)]
-pub(crate) struct Full;
 
 /// A column with its nulls.
 pub(crate) struct Column {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, BooleanBufferBuilder, Buffer, OffsetBuffer, ScalarBuffer};
 
-use super::Full;
+use crate::fault::Full;
 
 /// The most bytes of text in one column of a batch. Arrow counts them in 31 bits.
 const MOST_BYTES: usize = i32::MAX as usize;

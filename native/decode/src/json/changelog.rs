@@ -11,8 +11,8 @@ use super::scanner::{MOST_LEVELS, Scanner};
 use super::semantic::{Included, Meaning};
 use super::{Options, Read, Reader, text_of, within};
 use crate::columns::{Column, Struct, Values};
+use crate::fault::{Failure, Unsupported};
 use crate::spark::data_type;
-use crate::{Failure, Unsupported};
 
 const OLD: usize = 0;
 const NEW: usize = 1;

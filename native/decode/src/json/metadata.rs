@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::scanner::{MOST_LEVELS, Scanner};
 use super::{Read, Reader, timestamp};
 use crate::columns::{Column, Values};
+use crate::fault::Unsupported;
 use crate::java;
-use crate::spec::Unsupported;
 
 /// How the metadata are in a field.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,9 +27,11 @@ mod semantic;
 
 use serde_json::Value;
 
-use crate::columns::{Column, Full, Struct, Values};
+use crate::columns::{Column, Struct, Values};
+use crate::fault::Full;
+use crate::fault::{Failure, Unsupported};
 use crate::schema_ids::Plans;
-use crate::{Failure, Unsupported, java, text};
+use crate::{java, text};
 use scanner::{MOST_LEVELS, Scanner};
 use semantic::{Meaning, Registered};
 

@@ -21,8 +21,9 @@ use serde_json::Value;
 
 use super::{Fault, Read, Reader};
 use crate::columns::Values;
+use crate::fault::{Failure, Unsupported};
 use crate::schema_ids::{self, Key, NoKey};
-use crate::{Failure, Unsupported, connect, java, text};
+use crate::{connect, java, text};
 
 /// How the names of semantic types begin.
 const PREFIXES: [&str; 2] = ["io.debezium.", "org.apache.kafka.connect.data."];

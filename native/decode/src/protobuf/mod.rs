@@ -41,8 +41,8 @@ mod wire;
 use serde_json::Value;
 
 use crate::columns::Struct;
+use crate::fault::{Failure, Unsupported};
 use crate::schema_ids::Plans;
-use crate::{Failure, Unsupported};
 use plan::Plan;
 use rows::{Reader, Stop};
 

@@ -26,8 +26,8 @@ use serde_json::Value;
 
 use super::header;
 use super::wire::{FIXED32, FIXED64, Irregular, LENGTH, Regular, VARINT, Wire, zigzag};
+use crate::fault::Unsupported;
 use crate::schema_ids::{self, Key, NoKey};
-use crate::spec::Unsupported;
 
 /// Fields up to this number are found in a table.
 const SMALL_NUMBERS: u32 = 256;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::json;
 use super::plan::{As, Default, Field, Kind, Message, Plan, Shape};
 use super::wire::{Irregular, LENGTH, Wire};
-use crate::columns::{Bytes, Column, Full, Struct, Values};
+use crate::columns::{Bytes, Column, Struct, Values};
+use crate::fault::Full;
 
 /// The most levels of messages in messages that are read before a message is made regular. Afterwards it has no more than
 /// Google's parser allows.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::columns::{Column, Values, part, range};
 use crate::fault::{Fault, Written};
-use crate::spec::{Type, Unsupported};
+use crate::types::{Type, Unsupported};
 use json::Wrong;
 use plan::{Count, Field, Message, Scalar, Step};
 use wire::{DELIMITED, END_GROUP, GROUP, compared_texts, delimited, tag, text, varint, zigzag};

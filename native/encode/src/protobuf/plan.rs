@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::json::Form;
 use super::wire::DELIMITED;
-use crate::spec::{Type, Unsupported};
+use crate::types::{Type, Unsupported};
 
 /// How a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
