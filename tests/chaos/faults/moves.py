@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ArchiveError
@@ -89,7 +89,7 @@ class _Mirror:
         found: list[Message] = []
         try:
             for partition in _PARTITIONS:
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+                end = _end(consumer, TopicPartition(topic, partition))
                 consumer.assign([TopicPartition(topic, partition, self._next[partition])])
                 while self._next[partition] < end:
                     if (message := consumer.poll(20)) is None:
@@ -102,6 +102,22 @@ class _Mirror:
         finally:
             consumer.close()
         return found
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the end of a partition; waits for one that the broker does not know, whose topic is made again."""
+    found: list[int] = []
+
+    def is_known() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(partition, timeout=20)[1])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+        return bool(found)
+
+    wait_until(is_known, 20, f"the end of {partition.topic}-{partition.partition}")
+    return found[0]
 
 
 class _Move:
