@@ -66,8 +66,11 @@ def compared(t: Translator, node: exp.Binary | exp.Between, write: Callable[[exp
         source = t.scope.source()
         others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
         for column in others if len(others) < len(columns) else []:
-            text = t.sql(column)
-            t.write_as(column, f"least({text}, {text})")
+            part: exp.Expr = column
+            while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
+                part = part.parent  # a map has no order, and its values have
+            text = t.sql(part)
+            t.write_as(part, f"least({text}, {text})")
     return write(node)
 
 

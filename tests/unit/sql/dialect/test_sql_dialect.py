@@ -572,6 +572,7 @@ def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str
         ("s.ts <= o.until", "s.ts <= least(o.until, o.until)"),
         ("s.ts BETWEEN o.ts AND o.until", "s.ts BETWEEN o.ts AND least(o.until, o.until)"),
         ("o.until > s.ts - INTERVAL '1' HOUR", "least(o.until, o.until) > s.ts - INTERVAL '1' HOUR"),
+        ("s.ts <= o.m['x']", "s.ts <= least(o.m['x'], o.m['x'])"),
         ("s.ts <= o.ts + INTERVAL '4' HOUR", "s.ts <= o.ts + INTERVAL '4' HOUR"),
         (
             "s.until <= o.until AND s.ts > TIMESTAMP '2024-01-01 00:00:00'",
