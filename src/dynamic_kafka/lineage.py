@@ -13,10 +13,10 @@ import http.client
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -88,6 +88,14 @@ def _dataset(properties: Mapping[str, str], topic: str) -> Dataset:
     return f"kafka://{servers.split(',')[0].rpartition('://')[2].strip()}", topic
 
 
+def _address(url: str) -> SplitResult:
+    with suppress(ValueError):  # of a host or a port; its text may have a password
+        found = urlsplit(url)
+        if found.scheme in ("http", "https") and found.hostname and "@" not in found.netloc and found.port != 0:
+            return found
+    raise ConfigurationError("The URL of the OpenLineage server is not an address such as http://host:5000")
+
+
 class OpenLineageListener(StreamingQueryListener):
     """Sends OpenLineage events of a session's queries to a server: `spark.streams.addListener(OpenLineageListener(...))`.
 
@@ -111,9 +119,7 @@ class OpenLineageListener(StreamingQueryListener):
         outputs: Mapping[str, Mapping[str, str]] | None = None,
         api_key: str | None = None,
     ) -> None:
-        self._url, self._namespace, self._outputs, self._api_key = urlsplit(url), namespace, outputs or {}, api_key
-        if self._url.scheme not in ("http", "https") or not self._url.hostname or self._url.username:
-            raise ConfigurationError("The URL of the OpenLineage server is not an address such as http://host:5000")
+        self._url, self._namespace, self._outputs, self._api_key = _address(url), namespace, outputs or {}, api_key
         for options in self._outputs.values():
             configure_sink(options)
         self._told: dict[str, _Told] = {}  # by run

@@ -109,7 +109,13 @@ def test_a_query_tells_what_it_reads_and_writes(
     assert "has answered an event of query copy with status 500" in caplog.text
 
 
-@pytest.mark.parametrize("url", ["marquez:5000", "ftp://marquez", "http://me:hunter2@marquez:5000"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("marquez:5000", "ftp://marquez", "http://[marquez", "http://marquez:port"),
+        *("http://me:hunter2@marquez:5000", "http://:hunter2@marquez:5000"),
+    ],
+)
 def test_a_wrong_address_is_told_at_once(url: str) -> None:
     """Without a login that it may have."""
     with pytest.raises(ConfigurationError, match="not an address such as http://host:5000") as caught:

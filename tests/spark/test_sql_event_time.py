@@ -204,6 +204,15 @@ def test_rows_of_a_stream_meet_partners_that_come_late(
     assert len(wanted) == sum(b <= a + 20 for a in range(39) for b in range(a, 39, 3))
     env.get_config().set("execution.runtime-mode", "streaming")
     assert answers(env, f"SELECT ts, bs FROM ({pairs}) WHERE bs <= until") == wanted
+    for side, limit in [
+        ("LEFT", "b.ts >= a.ts + INTERVAL '5' MINUTE"),
+        ("LEFT", "b.ts <= a.until + INTERVAL '5' MINUTE"),
+        ("LEFT", "b.ts <= a.ts + INTERVAL '1' MONTH"),
+        ("RIGHT", "b.ts BETWEEN a.until AND a.until + INTERVAL '5' MINUTE"),
+        ("FULL", "b.ts BETWEEN a.until AND a.until + INTERVAL '5' MINUTE"),
+    ]:
+        with pytest.raises(ConfigurationError, match="no outer join of two streams without a limit in time"):
+            answers(env, f"SELECT a.ts, b.ts AS bs FROM t a {side} JOIN t b ON a.k = b.k AND {limit}")
     near = f"{pairs} AND b.ts <= a.ts + INTERVAL '5' MINUTE"
     third = "JOIN t c ON c.k = p.k AND c.ts BETWEEN p.bs AND p.bs + INTERVAL '5' MINUTE"
     with pytest.raises(ConfigurationError, match="one event time"):

@@ -2,8 +2,9 @@
 
 Spark looks for one before it starts an outer join. Of a TIMESTAMP, it does not see through its own cast of `o.ts + INTERVAL`
 to that type. It sees the limit when it plans the query, because the cast is gone by then. So the join gets a condition that
-is always true, and that Spark sees: the time is before the end of all times. That is a column of the rows that are kept; as
-it is a constant, Spark takes it out of the plan again.
+is always true, and that Spark sees: the time is before the end of all times. That is a column of the rows that are kept. Of
+several limits Spark takes the one by which it keeps rows longest. It takes this one for `s.ts <= o.ts`, so it would delete
+rows too early without a real limit. So the join gets it only if it has a real limit that Spark sees. Other joins are errors.
 
 Spark also takes `s.ts <= o.expires` for a limit of the event time of `o`, whatever column of it `expires` is. It would then
 delete rows of `o` whose partners are yet to come. So Spark must not see which column it is.
@@ -11,7 +12,8 @@ delete rows of `o` whose partners are yet to come. So Spark must not see which c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -26,10 +28,14 @@ __all__ = ["compared", "every_column", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
+_LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
+"""The units of intervals in limits that Spark sees."""
 
 
 def show_limits(t: Translator, scope: Scope) -> None:
-    """Add such a condition to each outer join of a SELECT that needs it. Its tables are written already."""
+    """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
+    if t.time_of is None:
+        return
     relations = [scope.select.args["from_"].this] if scope.select.args.get("from_") else []
     joins = scope.select.args.get("joins") or []
     relations += [join.this for join in joins]
@@ -37,12 +43,14 @@ def show_limits(t: Translator, scope: Scope) -> None:
         on, side = join.args.get("on"), (join.side or "").upper()
         if on is None or on.find(exp.Interval) is None or len(scope.tables) != len(relations):
             continue
-        before, own = range(index), range(index, index + 1)
-        for kept, others in ((0, own), (index, before)):
-            if side not in ("FULL", "LEFT" if kept == 0 else "RIGHT"):
-                continue
-            time = _time(t, scope, relations, on, others)
-            if time is None or not relations[kept].alias_or_name:
+        left, right = range(index), range(index, index + 1)
+        sides = {"LEFT": [(left, right)], "RIGHT": [(right, left)], "FULL": [(left, right), (right, left)]}.get(
+            side, []
+        )
+        found = [(rows[0], _limited(t, scope, on, rows, others)) for rows, others in sides]
+        for kept, time in found:
+            # Spark starts a full join with one limit, and never returns the rows that only the other side has.
+            if not relations[kept].alias_or_name or time is None or any(other is None for _, other in found):
                 continue
             name = _keep(t, scope, relations[kept], kept)
             limit = exp.LTE(
@@ -58,8 +66,11 @@ def compared(t: Translator, node: exp.Binary | exp.Between, write: Callable[[exp
         source = t.scope.source()
         others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
         for column in others if len(others) < len(columns) else []:
-            text = t.sql(column)
-            t.write_as(column, f"least({text}, {text})")
+            part: exp.Expr = column
+            while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
+                part = part.parent  # a map has no order, and its values have
+            text = t.sql(part)
+            t.write_as(part, f"least({text}, {text})")
     return write(node)
 
 
@@ -75,21 +86,51 @@ def every_column(t: Translator, node: exp.Expr, scope: Scope) -> str | None:
     return f"`{node.table}`.* EXCEPT ({_FOREVER})" if node.table.lower() in map(str.lower, scope.limited) else None
 
 
-def _time(t: Translator, scope: Scope, relations: list[exp.Expr], on: exp.Expr, places: range) -> exp.Column | None:
-    """Return a TIMESTAMP of one of some tables that a condition compares."""
+def _limited(t: Translator, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
+    """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
     for condition in on.flatten() if isinstance(on, exp.And) else [on]:
-        if not isinstance(condition, (exp.Between, exp.LT, exp.LTE, exp.GT, exp.GTE)):
-            continue
-        for column in condition.find_all(exp.Column):
-            names = [relations[place].alias_or_name.lower() for place in places]
-            if column.table:
-                is_of_one = column.table.lower() in names
-            else:
-                is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
-            found = t.type_or_none(column) if is_of_one else None
-            if found is not None and kind_of(found) == "TimestampNTZType":
-                return column
+        for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
+            if earlier is None or later is None:
+                continue
+            if _is_time(t, scope, earlier, others) and _is_time(t, scope, later, kept):
+                return earlier
     return None
+
+
+def _is_time(t: Translator, scope: Scope, column: exp.Column, places: range) -> bool:
+    """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
+    if column.table:
+        is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
+    else:
+        is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
+    found = t.type_or_none(column) if is_of_one else None
+    if found is None or kind_of(found) != "TimestampNTZType" or t.time_of is None:
+        return False
+    return t.time_of(t.asked(t.sql(column), scope.source())) == "event"
+
+
+def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """Yield what a condition compares: the smaller and the larger one."""
+    match condition:
+        case exp.Between(this=value):
+            yield condition.args["low"], value
+            yield value, condition.args["high"]
+        case exp.LT(this=one, expression=other) | exp.LTE(this=one, expression=other):
+            yield one, other
+        case exp.GT(this=one, expression=other) | exp.GTE(this=one, expression=other):
+            yield other, one
+
+
+def _moved(value: exp.Expr) -> exp.Column | None:
+    """Return the column of a time plus or minus intervals that are as long at any time; None for anything else."""
+    match value := value.unnest():
+        case exp.Column():
+            return value
+        case exp.Add(this=time, expression=exp.Interval() as by) | exp.Sub(this=time, expression=exp.Interval() as by):
+            units = re.findall(r"[A-Z]+", by.unit.sql().upper()) if by.unit is not None else ["?"]
+            return _moved(time) if _LENGTHS.issuperset(units) else None
+        case _:
+            return None
 
 
 def _keep(t: Translator, scope: Scope, relation: exp.Expr, place: int) -> str:

@@ -66,6 +66,15 @@ def spark(sql: str, zone: str = "UTC") -> str:
     return translate(query, ask, zone=zone, views=dict.fromkeys(query.options, "t_with_options"))
 
 
+def stream(sql: str) -> str:
+    """The query of streams, in which `ts` and `u` are event times."""
+
+    def time_of(asked: str) -> str:
+        return "event" if re.match(r"SELECT [os]\.(ts|u) FROM", asked) else ""
+
+    return translate(parse_query(sql), ask, zone="UTC", views={}, time_of=time_of)
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -544,12 +553,17 @@ def test_windows_of_a_sub_query_are_grouped_again() -> None:
 )
 def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str], limits: list[str]) -> None:
     """It looks for one that is not hidden in its own casts. No column of it is seen in a `*`."""
-    text = spark(f"SELECT *, s.* FROM t o {side} JOIN t s ON o.i = s.i AND s.u BETWEEN o.u AND o.u + INTERVAL '4' HOUR")
+    hour = "INTERVAL '1' HOUR"
+    text = stream(f"SELECT *, s.* FROM t o {side} JOIN t s ON o.i = s.i AND s.u BETWEEN o.u AND o.u + {hour}")
     assert text.startswith(f"SELECT * EXCEPT ({', '.join(f'`{name}`.__forever' for name in kept)}), ")
     assert ("s.* FROM" in text) == ("s" not in kept)
     assert ("`s`.* EXCEPT (__forever) FROM" in text) == ("s" in kept)
     assert all(f"AND {limit}.__forever" in text for limit in limits)
     assert text.count("__forever FROM t AS") == text.count("<= `") == len(kept)
+    of_three = stream(
+        f"SELECT o.i FROM t AS p JOIN t o ON p.i = o.i {side} JOIN t s ON s.u BETWEEN o.u AND o.u + {hour}"
+    )
+    assert of_three.count("<= `") == len(kept)
 
 
 @pytest.mark.parametrize(
@@ -558,6 +572,7 @@ def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str
         ("s.ts <= o.until", "s.ts <= least(o.until, o.until)"),
         ("s.ts BETWEEN o.ts AND o.until", "s.ts BETWEEN o.ts AND least(o.until, o.until)"),
         ("o.until > s.ts - INTERVAL '1' HOUR", "least(o.until, o.until) > s.ts - INTERVAL '1' HOUR"),
+        ("s.ts <= o.m['x']", "s.ts <= least(o.m['x'], o.m['x'])"),
         ("s.ts <= o.ts + INTERVAL '4' HOUR", "s.ts <= o.ts + INTERVAL '4' HOUR"),
         (
             "s.until <= o.until AND s.ts > TIMESTAMP '2024-01-01 00:00:00'",
@@ -567,20 +582,22 @@ def test_spark_sees_the_limit_in_time_of_an_outer_join(side: str, kept: list[str
 )
 def test_only_event_times_are_limits_of_event_times(condition: str, expected: str) -> None:
     """Of a stream, Spark would delete rows by any other column that is compared with an event time."""
-    query = parse_query(f"SELECT o.i FROM t o JOIN t s ON o.i = s.i WHERE {condition}")
-
-    def time_of(sql: str) -> str:
-        return "event" if re.match(r"SELECT [os]\.ts FROM", sql) else ""
-
-    assert expected in translate(query, ask, zone="UTC", views={}, time_of=time_of)
-    assert "least" not in translate(query, ask, zone="UTC", views={})
+    query = f"SELECT o.i FROM t o JOIN t s ON o.i = s.i WHERE {condition}"
+    assert expected in stream(query)
+    assert "least" not in spark(query)
 
 
 def test_other_joins_stay_as_they_are() -> None:
-    """Inner ones, those by a TIMESTAMP_LTZ, and those without an interval."""
+    """Inner ones, those by a TIMESTAMP_LTZ, those without an interval, and those without a limit in time that Spark sees."""
     for join in (
         "JOIN t s ON s.u <= o.u + INTERVAL '4' HOUR",
         "LEFT JOIN t s ON s.ts <= o.ts + INTERVAL '4' HOUR",
         "LEFT JOIN t s ON s.u <= o.u",
+        "LEFT JOIN t s ON s.u >= o.u + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.u BETWEEN o.u AND o.until + INTERVAL '4' HOUR",
+        "LEFT JOIN t s ON s.u BETWEEN o.u AND o.u + INTERVAL '1' MONTH",
+        "LEFT JOIN t s ON s.u + INTERVAL '4' HOUR < GREATEST(o.u, o.until)",
+        "RIGHT JOIN t s ON s.u <= o.u + INTERVAL '4' HOUR",
+        "FULL JOIN t s ON s.u <= o.u + INTERVAL '4' HOUR",
     ):
-        assert "__forever" not in spark(f"SELECT o.i / 2 FROM t o {join}")
+        assert "__forever" not in stream(f"SELECT o.i / 2 FROM t o {join}")
