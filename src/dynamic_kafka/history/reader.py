@@ -71,7 +71,7 @@ def read_history(
                 raise
             give_up(left)
             _log.warning(
-                "The history's file '%s' %s; %d of its rows are given up, because failOnDataLoss=false",
+                "The history's file '%s' %s; up to %d of its rows are given up, because failOnDataLoss=false",
                 error.file,
                 error.problem,
                 left,
