@@ -95,9 +95,8 @@ def read(
         )
         if tuple(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)) != file.rows:
             raise HistoryError(folder.shown(file.path), "was written again")
-        wanted = (
-            range(len(file.rows)) if where is None else _wanted_groups(opened, parquet.schema_arrow, columns, where)
-        )
+        found = None if where is None else _on_statistics(parquet.schema_arrow, columns, where)
+        wanted = range(len(file.rows)) if found is None else _wanted_groups(opened, parquet.schema_arrow, found)
         starts = [0, *accumulate(file.rows)]
         groups = [i for i in wanted if starts[i] < piece.last and starts[i + 1] > piece.first]
         # Groups that follow each other are read together.
@@ -113,23 +112,26 @@ def read(
                     break
 
 
-def _wanted_groups(
-    opened: Any,
+def _on_statistics(
     schema: pa.Schema,
     columns: Mapping[str, pa.DataType],
     where: Callable[[pa.Schema], pc.Expression | None],
-) -> list[int]:
-    """Return the row groups of a file that may have wanted rows, by their statistics.
+) -> pc.Expression | None:
+    """Return the conditions that the statistics of row groups can answer.
 
-    Those of whole numbers and times are used, where the file has the column's type: those of floating numbers leave out NaN,
-    and those of texts have had another order in some versions of Parquet.
+    Those of whole numbers and times can, where the file has the column's type: those of floating numbers leave out NaN, and
+    those of texts have had another order in some versions of Parquet.
     """
+    known = (f for f in schema if f.type == columns.get(f.name))
+    return where(pa.schema([f for f in known if pa.types.is_integer(f.type) or pa.types.is_temporal(f.type)]))
+
+
+def _wanted_groups(opened: Any, schema: pa.Schema, found: pc.Expression) -> list[int]:
+    """Return the row groups of a file that may have wanted rows."""
     import pyarrow.dataset as ds
 
-    known = (f for f in schema if f.type == columns.get(f.name))
-    found = where(pa.schema([f for f in known if pa.types.is_integer(f.type) or pa.types.is_temporal(f.type)]))
     fragment = ds.ParquetFileFormat().make_fragment(opened)
-    return [group.id for group in (fragment if found is None else fragment.subset(found, schema)).row_groups]
+    return [group.id for group in fragment.subset(found, schema).row_groups]
 
 
 def _earliest(parquet: pq.ParquetFile, group: int, column: str) -> Any:
