@@ -7,7 +7,7 @@ of their offsets, and those of several partitions in any order. So the offset de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -15,9 +15,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.query import part_of_with
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translator import Translator
+from dynamic_kafka.sql.dialect.scope import Translating
 
 __all__ = ["ARRIVAL", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
 
@@ -84,7 +82,7 @@ def differs_in_streams(tree: exp.Query) -> bool:
     )
 
 
-def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
+def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
     """Give a SELECT's rows the column with their offset. Return False if they do not arrive in an order, as after a join.
 
     Raises:
@@ -101,7 +99,7 @@ def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
 _WAY = "Write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
 
 
-def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
+def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
         call = node.this
         if str(call.this).upper() not in WINDOW_TABLES or not call.expressions:

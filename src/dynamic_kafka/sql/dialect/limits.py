@@ -14,15 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import kind_of
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["compared", "every_column", "show_limits"]
 
@@ -32,7 +28,7 @@ _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
 """The units of intervals in limits that Spark sees."""
 
 
-def show_limits(t: Translator, scope: Scope) -> None:
+def show_limits(t: Translating, scope: Scope) -> None:
     """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
     if t.time_of is None:
         return
@@ -59,7 +55,7 @@ def show_limits(t: Translator, scope: Scope) -> None:
             join.set("on", exp.and_(join.args["on"], limit, copy=False))
 
 
-def compared(t: Translator, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
+def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
     """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
     columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
     if t.time_of is not None and t.scope is not None and len(columns) > 1 and node.find(exp.Query) is None:
@@ -74,7 +70,7 @@ def compared(t: Translator, node: exp.Binary | exp.Between, write: Callable[[exp
     return write(node)
 
 
-def every_column(t: Translator, node: exp.Expr, scope: Scope) -> str | None:
+def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
     """Return a `*` or `t.*` without the columns that were added to tables; None for anything else, or if there are none."""
     star = node.this if isinstance(node, exp.Column) else node
     if not isinstance(star, exp.Star) or not scope.limited:
@@ -86,7 +82,7 @@ def every_column(t: Translator, node: exp.Expr, scope: Scope) -> str | None:
     return f"`{node.table}`.* EXCEPT ({_FOREVER})" if node.table.lower() in map(str.lower, scope.limited) else None
 
 
-def _limited(t: Translator, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
+def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
     """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
     for condition in on.flatten() if isinstance(on, exp.And) else [on]:
         for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
@@ -97,7 +93,7 @@ def _limited(t: Translator, scope: Scope, on: exp.Expr, kept: range, others: ran
     return None
 
 
-def _is_time(t: Translator, scope: Scope, column: exp.Column, places: range) -> bool:
+def _is_time(t: Translating, scope: Scope, column: exp.Column, places: range) -> bool:
     """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
@@ -133,7 +129,7 @@ def _moved(value: exp.Expr) -> exp.Column | None:
             return None
 
 
-def _keep(t: Translator, scope: Scope, relation: exp.Expr, place: int) -> str:
+def _keep(t: Translating, scope: Scope, relation: exp.Expr, place: int) -> str:
     """Give a table the column with the end of all times, and return its name."""
     name: str = relation.alias_or_name
     if name not in scope.limited:

@@ -1,15 +1,93 @@
-"""A SELECT that is being written: its tables and its windows."""
+"""A SELECT that is being written: its tables and its windows; and what is asked of the one who writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.windows import BOUNDS, WINDOW, Window
+from dynamic_kafka.sql.dialect.functions.rules import Writing
 
-__all__ = ["Scope"]
+__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "Translating", "Window", "bound"]
+
+BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
+"""The columns of a window table function, and what they ask of a window."""
+WINDOW = "__window"
+"""The column with the window, in what a window table function becomes."""
+BEGIN = "__begin"
+"""The column with the start of a window of CUMULATE."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over a column with the time.
+
+    Args:
+        kind: TUMBLE, HOP, SESSION or CUMULATE.
+        time: The column, as text for Spark.
+        size_us: The window's size, or the gap of a session, or the longest window of CUMULATE.
+        slide_us: The time between the starts of two windows, or between the ends of two of CUMULATE.
+        offset_us: What windows are shifted by.
+        nested: True if `time` is the column with the windows that the rows have already.
+    """
+
+    kind: str
+    time: str
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+    nested: bool = False
+
+    def sql(self) -> str:
+        """Return the window for Spark."""
+        if self.kind == "SESSION":
+            return f"session_window({self.time}, '{self.size_us} microseconds')"
+        parts = [self.time, f"'{self.size_us} microseconds'"]
+        if self.slide_us != self.size_us or self.offset_us:
+            parts.append(f"'{self.slide_us} microseconds'")
+        if self.offset_us:
+            parts.append(f"'{self.offset_us % self.slide_us} microseconds'")
+        return f"window({', '.join(parts)})"
+
+    def rows(self, source: str) -> str:
+        """Return the rows of a table, each with its windows in the column `__window`.
+
+        The windows of CUMULATE are those of HOP that end in the row's period, but they begin with the period.
+        """
+        if self.kind != "CUMULATE":
+            every = f"* EXCEPT ({WINDOW})" if self.nested else "*"
+            return f"SELECT {every}, {self.sql()} AS {WINDOW} FROM {source}"
+        period = f"'{self.size_us} microseconds'"
+        period = f"window({self.time}, {period}, {period}, '{self.offset_us} microseconds')"
+        begin = f"CAST(__period.start AS TIMESTAMP_NTZ) AS {BEGIN}"
+        of_period = f"SELECT *, {period} AS __period FROM {source}"
+        of_steps = f"SELECT *, {self.sql()} AS {WINDOW} FROM ({of_period})"
+        return f"SELECT * EXCEPT (__period), {begin} FROM ({of_steps}) WHERE {WINDOW}.end <= __period.end"
+
+    def bound(self, window: str, suffix: str) -> str:
+        """Return one of the window's columns, as `bound` does."""
+        if self.kind == "CUMULATE" and suffix == "_START":
+            return f"{window.removesuffix(WINDOW)}{BEGIN}"
+        return bound(window, suffix)
+
+    def keys(self, window: str) -> list[str]:
+        """Return what rows of a window have in common."""
+        return [window, self.bound(window, "_START")] if self.kind == "CUMULATE" else [window]
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that `rows` has besides those of the table."""
+        return (WINDOW, BEGIN) if self.kind == "CUMULATE" else (WINDOW,)
+
+
+def bound(window: str, suffix: str) -> str:
+    """Return one of a window's columns: `_START`, `_END` or `_ROWTIME`."""
+    if suffix == "_ROWTIME":
+        return f"({window}.end - INTERVAL '0.001' SECOND)"
+    return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
 
 
 @dataclass
@@ -73,3 +151,71 @@ class Scope:
             for alias, window in self.windows.items()
             for name, suffix in BOUNDS.items()
         ]
+
+
+class Translating(Writing, Protocol):
+    """What the parts of the translator ask of it, besides what functions do; see `Translator` and sqlglot's generator.
+
+    `zone` is the session's time zone, and `time_of` that of `arrival.Streams`, None in a batch.
+    """
+
+    zone: str
+    scope: Scope | None
+    exported: set[int]
+    rank_key: Any
+    time_of: Callable[[str], str] | None
+
+    @property
+    def streams(self) -> object | None:
+        """Return what is known of the streams; None in a batch."""
+
+    def asked(self, text: str, source: str) -> str:
+        """Return a query for a part of a SELECT alone."""
+
+    def type_in(self, text: str, source: str) -> DataType | None:
+        """Return the type of a column of a table."""
+
+    def type_or_none(self, node: exp.Expr) -> DataType | None:
+        """Return the type of a part, None if Spark cannot tell."""
+
+    def write_as(self, node: exp.Expr, text: str) -> None:
+        """Write a part that is not written yet as a text for Spark."""
+
+    def as_written(self, node: exp.Anonymous) -> str:
+        """Return a call that means the same in Spark."""
+
+    def like_without_escape(self, node: exp.Like) -> str:
+        """Return a LIKE as it was written."""
+
+    def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> AbstractContextManager[Scope]:
+        """Be inside a SELECT."""
+
+    def projection(self, index: int, node: exp.Expr) -> str:
+        """Return a column of a SELECT."""
+
+    def has_cumulate(self, select: exp.Select) -> bool:
+        """Return whether a SELECT reads windows of CUMULATE."""
+
+    def has_options(self, table: exp.Table) -> bool:
+        """Return whether a table has options in a hint."""
+
+    def check_over(self, node: exp.Window) -> None:
+        """Raise for an OVER of a stream that is not of a rank."""
+
+    def filter_sql(self, expression: Any) -> str:
+        """Return sqlglot's text of FILTER."""
+
+    def window_sql(self, expression: Any) -> str:
+        """Return sqlglot's text of OVER."""
+
+    def case_sql(self, expression: Any) -> str:
+        """Return sqlglot's text of CASE."""
+
+    def in_sql(self, expression: Any) -> str:
+        """Return sqlglot's text of IN."""
+
+    def binary(self, expression: Any, op: str) -> str:
+        """Return sqlglot's text of an operator."""
+
+    def expressions(self, expression: Any = None, key: str | None = None, sqls: Any = None, **options: Any) -> str:
+        """Return sqlglot's text of a list."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -16,11 +16,8 @@ from sqlglot import exp
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
 from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
-from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import is_whole, kind_of, read_as_utc
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translator import Translator
 
 __all__ = ["Versioned", "Versions", "is_processing_column", "join_versions"]
 
@@ -58,7 +55,7 @@ class Versions(Protocol):
         """Return whether a column of a table or view is a processing time."""
 
 
-def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | None) -> None:
+def join_versions(t: Translating, scope: Scope, index: int, versions: Versions | None) -> None:
     """Write a temporal join of a SELECT, given by its index. The tables and joins before it are written.
 
     Raises:
@@ -92,7 +89,7 @@ def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | 
     _as_of(t, scope, index, time, found)
 
 
-def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
+def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
     """Replace the tables of a SELECT up to a join by the rows with their versions."""
     joins: list[exp.Join] = scope.select.args["joins"]
     relation, join = scope.select.args["from_"].this, joins[index]
@@ -152,7 +149,7 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     scope.in_rows = [*before, name]
 
 
-def _columns(t: Translator, select: exp.Select, table: str, source: str) -> Sequence[str]:
+def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Sequence[str]:
     """Return the columns of a table in a FROM."""
     found = t.type_in(f"struct(`{table}`.*)", source)
     if found is None or kind_of(found) != "StructType":
@@ -161,7 +158,7 @@ def _columns(t: Translator, select: exp.Select, table: str, source: str) -> Sequ
     return names
 
 
-def _condition(t: Translator, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
+def _condition(t: Translating, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
     """Return what the columns of the PRIMARY KEY are equal to, in their order, and the other conditions."""
     name, on = join.this.alias_or_name, join.args["on"]
     columns = {column.lower() for column in right.columns}
@@ -221,7 +218,7 @@ def _full_name(table: exp.Table) -> str:
     return ".".join([*place, table.name])
 
 
-def _name_of(t: Translator, node: exp.Expr) -> str:
+def _name_of(t: Translating, node: exp.Expr) -> str:
     name = node.alias_or_name
     if not name:
         raise t.refuse(node, "A sub-query before a temporal join needs a name: (SELECT ...) AS o")

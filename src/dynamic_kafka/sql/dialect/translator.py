@@ -37,9 +37,8 @@ from dynamic_kafka.sql.dialect.operators import (
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
-from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.scope import WINDOW, Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
-from dynamic_kafka.sql.dialect.windows import WINDOW
 from dynamic_kafka.sql.tables.kinds import name_of
 
 __all__ = ["UNKNOWN_TYPE", "Ask", "Translator"]

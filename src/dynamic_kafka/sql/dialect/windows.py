@@ -7,32 +7,17 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
+from dynamic_kafka.sql.dialect.scope import Translating, Window
 from dynamic_kafka.sql.tables.kinds import kind_of
 
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translator import Translator
-
-__all__ = [
-    "BEGIN",
-    "BOUNDS",
-    "GROUP_WINDOWS",
-    "WINDOW",
-    "Window",
-    "aligned",
-    "bound",
-    "group_window",
-    "length_us",
-    "offsets_us",
-    "table_window",
-]
+__all__ = ["GROUP_WINDOWS", "aligned", "group_window", "length_us", "offsets_us", "table_window"]
 
 _MICROSECONDS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
 GROUP_WINDOWS = {
@@ -41,85 +26,11 @@ GROUP_WINDOWS = {
     for suffix in ("", "_START", "_END", "_ROWTIME", "_PROCTIME")
 }
 """The functions of windows in GROUP BY, and what they ask of a window."""
-BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
-"""The columns of a window table function, and what they ask of a window."""
-WINDOW = "__window"
-"""The column with the window, in what a window table function becomes."""
-BEGIN = "__begin"
-"""The column with the start of a window of CUMULATE."""
 _STEPS = 300
 """The most steps of CUMULATE: Spark makes a row of each row for each of them."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """A window over a column with the time.
-
-    Args:
-        kind: TUMBLE, HOP, SESSION or CUMULATE.
-        time: The column, as text for Spark.
-        size_us: The window's size, or the gap of a session, or the longest window of CUMULATE.
-        slide_us: The time between the starts of two windows, or between the ends of two of CUMULATE.
-        offset_us: What windows are shifted by.
-        nested: True if `time` is the column with the windows that the rows have already.
-    """
-
-    kind: str
-    time: str
-    size_us: int
-    slide_us: int
-    offset_us: int = 0
-    nested: bool = False
-
-    def sql(self) -> str:
-        """Return the window for Spark."""
-        if self.kind == "SESSION":
-            return f"session_window({self.time}, '{self.size_us} microseconds')"
-        parts = [self.time, f"'{self.size_us} microseconds'"]
-        if self.slide_us != self.size_us or self.offset_us:
-            parts.append(f"'{self.slide_us} microseconds'")
-        if self.offset_us:
-            parts.append(f"'{self.offset_us % self.slide_us} microseconds'")
-        return f"window({', '.join(parts)})"
-
-    def rows(self, source: str) -> str:
-        """Return the rows of a table, each with its windows in the column `__window`.
-
-        The windows of CUMULATE are those of HOP that end in the row's period, but they begin with the period.
-        """
-        if self.kind != "CUMULATE":
-            every = f"* EXCEPT ({WINDOW})" if self.nested else "*"
-            return f"SELECT {every}, {self.sql()} AS {WINDOW} FROM {source}"
-        period = f"'{self.size_us} microseconds'"
-        period = f"window({self.time}, {period}, {period}, '{self.offset_us} microseconds')"
-        begin = f"CAST(__period.start AS TIMESTAMP_NTZ) AS {BEGIN}"
-        of_period = f"SELECT *, {period} AS __period FROM {source}"
-        of_steps = f"SELECT *, {self.sql()} AS {WINDOW} FROM ({of_period})"
-        return f"SELECT * EXCEPT (__period), {begin} FROM ({of_steps}) WHERE {WINDOW}.end <= __period.end"
-
-    def bound(self, window: str, suffix: str) -> str:
-        """Return one of the window's columns, as `bound` does."""
-        if self.kind == "CUMULATE" and suffix == "_START":
-            return f"{window.removesuffix(WINDOW)}{BEGIN}"
-        return bound(window, suffix)
-
-    def keys(self, window: str) -> list[str]:
-        """Return what rows of a window have in common."""
-        return [window, self.bound(window, "_START")] if self.kind == "CUMULATE" else [window]
-
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns that `rows` has besides those of the table."""
-        return (WINDOW, BEGIN) if self.kind == "CUMULATE" else (WINDOW,)
-
-
-def bound(window: str, suffix: str) -> str:
-    """Return one of a window's columns: `_START`, `_END` or `_ROWTIME`."""
-    if suffix == "_ROWTIME":
-        return f"({window}.end - INTERVAL '0.001' SECOND)"
-    return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
-
-
-def table_window(t: Translator, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
+def table_window(t: Translating, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
     """Return the table and the window of a window table function."""
     kind = str(call.this)
     names = {
@@ -151,7 +62,7 @@ def table_window(t: Translator, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
     return given["DATA"], Window(kind, t.sql(column.expressions[0]), size, slide, shift)
 
 
-def group_window(t: Translator, call: exp.Anonymous) -> Window:
+def group_window(t: Translating, call: exp.Anonymous) -> Window:
     """Return the window of a function in GROUP BY, or of one that asks for its start or end."""
     kind, _ = GROUP_WINDOWS[str(call.this).upper()]
     lengths = [length_us(t, length) for length in call.expressions[1:]]
@@ -161,7 +72,7 @@ def group_window(t: Translator, call: exp.Anonymous) -> Window:
     return aligned(t, call, window, t.type_or_none(call.expressions[0]))
 
 
-def aligned(t: Translator, call: exp.Expr, window: Window, found: DataType | None) -> Window:
+def aligned(t: Translating, call: exp.Expr, window: Window, found: DataType | None) -> Window:
     """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too.
 
     A TIMESTAMP has no time zone, and its windows are not shifted. `found` is the type of the time, None if it is not known.
@@ -217,7 +128,7 @@ def offsets_us(zone: str) -> frozenset[int]:
     )
 
 
-def length_us(t: Translator, interval: exp.Expr, *, negative: bool = False) -> int:
+def length_us(t: Translating, interval: exp.Expr, *, negative: bool = False) -> int:
     """Return the length of an interval such as `INTERVAL '10' MINUTES`."""
     sign = 1
     if negative and isinstance(interval, exp.Neg):
