@@ -125,9 +125,10 @@ def _repetition(
     if rows == last.rows:
         why = f"is published already, with {_count(last.rows)}"
         return Place("repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped")
+    deleted = "records that it had read were deleted meanwhile, " if rows < last.rows else ""
     why = (
-        f"it is published already with {_count(last.rows)} and now has {_count(rows)}: the checkpoint was rewound, or the "
-        "query computes other rows when it is repeated"
+        f"it is published already with {_count(last.rows)} and now has {_count(rows)}: {deleted}the checkpoint was rewound, "
+        "or the query computes other rows when it is repeated"
     )
     if accepts:
         return Place("next", accepted=True, warning=_accepted(identity, why))
