@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from dynamic_kafka import native
 from dynamic_kafka.errors import InvalidOptionError, RegistryError
 from dynamic_kafka.options import Option, choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dynamic_kafka import native
 
 
 __all__ = [

@@ -6,7 +6,7 @@ Rules:
    proves that no row of them is wanted (`source.rules.pruning`).
 2. A query's conditions are in conjunctive form: of each `AnyOf`, one comparison has to hold. Those of several leave out no
    offsets.
-3. In a history's Parquet files, they leave out row groups whose statistics show that no row is wanted.
+3. Of a history in Parquet, row groups are skipped if their statistics show that no row is wanted.
 4. All conditions leave out rows where they are read, after their messages are decoded. So a message that cannot be read is
    what `format.on-error` says, whatever the conditions are.
 5. A comparison with null is not true. NaN is equal to itself and greater than all other numbers, as in Spark.
@@ -21,7 +21,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import or_
@@ -79,6 +79,16 @@ class Comparison(NamedTuple):
     sign: str
     value: Any = None
 
+    @classmethod
+    def of(cls, path: tuple[str, ...], sign: str, values: Sequence[Any]) -> Comparison:
+        """Return a comparison with these `values`."""
+        return cls(path, sign, tuple(values) if sign in _SEVERAL else values[0] if values else None)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Return what the column is compared with: one value, several for `in` and `not in`, none for `is null`."""
+        return () if self.sign in _UNARY else tuple(self.value) if self.sign in _SEVERAL else (self.value,)
+
 
 AnyOf = tuple[Comparison, ...]
 """A condition that holds for all wanted rows: one of the comparisons is true."""
@@ -90,10 +100,9 @@ def as_text(conditions: Iterable[AnyOf], types: Mapping[tuple[str, ...], pa.Data
 
     names, columns = [], []
     for number, any_of in enumerate(conditions):
-        for path, sign, value in any_of:
-            values = [] if sign in _UNARY else list(value) if sign in _SEVERAL else [value]
-            names.append(json.dumps([number, path, sign]))
-            columns.append(pa.array([values], pa.list_(types[path])))
+        for one in any_of:
+            names.append(json.dumps([number, one.path, one.sign]))
+            columns.append(pa.array([one.values], pa.list_(types[one.path])))
     batch = pa.RecordBatch.from_arrays(columns, names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -110,9 +119,7 @@ def from_text(text: str) -> tuple[AnyOf, ...]:
     found: dict[int, AnyOf] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         number, path, sign = json.loads(name)
-        values = column[0].as_py()
-        value = tuple(values) if sign in _SEVERAL else values[0] if values else None
-        found[number] = (*found.get(number, ()), Comparison(tuple(path), sign, value))
+        found[number] = (*found.get(number, ()), Comparison.of(tuple(path), sign, column[0].as_py()))
     return tuple(found.values())
 
 
@@ -130,8 +137,7 @@ def condition_of(any_of: AnyOf) -> Condition | None:
     """Return a condition as one that leaves out ranges of offsets; None if it leaves out none."""
     if len(any_of) > 1:
         return None
-    (((column, *inner), sign, value),) = any_of
-    values = value if sign == "in" else (value,)
+    ((column, *inner), sign, _), values = any_of[0], any_of[0].values
     wanted = _OFFSETS.get(column)
     if inner or wanted is None or not all(type(one) is wanted for one in values):
         return None
@@ -186,7 +192,7 @@ def _expression(found: Comparison, type_: pa.DataType | None) -> pc.Expression |
     field = pc.field(*found.path)
     if found.sign in _UNARY:
         return field.is_null() if found.sign == "is null" else field.is_valid()
-    values = tuple(found.value) if found.sign in _SEVERAL else (found.value,)
+    values = found.values
     if None in values:
         if found.sign != "in":
             return pc.scalar(False)

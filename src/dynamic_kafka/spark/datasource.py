@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from dynamic_kafka.source.executor.tally import Tally
     from dynamic_kafka.source.observation import Observation
     from dynamic_kafka.source.rules.planning import ReadTask
-    from dynamic_kafka.source.rules.pruning import Condition
     from dynamic_kafka.source.settings import SourceSettings
     from dynamic_kafka.spark.comparisons import AnyOf
     from dynamic_kafka.spark.message_formats import MessageFormats
@@ -399,7 +398,6 @@ def _with_history_row(
 class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     """The reader of batch queries: planned once, from the starting to the stopping offsets."""
 
-    _conditions: tuple[Condition, ...] = ()
     _where: pc.Expression | None = None
     _wanted: tuple[AnyOf, ...] = ()
 
@@ -409,10 +407,9 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
         import pyarrow.compute as pc
 
         from dynamic_kafka.formats.arrow import arrow_type
-        from dynamic_kafka.spark.comparisons import condition_of, expression_of
+        from dynamic_kafka.spark.comparisons import expression_of
 
         self._wanted = tuple(wanted)
-        self._conditions = tuple(found for one in wanted if (found := condition_of(one)) is not None)
         compared = {one.path[0] for any_of in wanted for one in any_of} - {HISTORY_ROW}
         types = {c.name: arrow_type(c.dataType) for c in self._schema.fields if c.name in compared}
         self._where = where = expression_of(wanted, pa.schema(types))
@@ -435,8 +432,10 @@ class DynamicKafkaReader(_ExecutorSide, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Spark calls it once for each plan, on the driver."""
         from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+        from dynamic_kafka.spark.comparisons import condition_of
 
-        tasks = SourceEnumerator(self._settings).batch_tasks(self._conditions)
+        conditions = [found for one in self._wanted if (found := condition_of(one)) is not None]
+        tasks = SourceEnumerator(self._settings).batch_tasks(conditions)
         return [DynamicKafkaInputPartition(self._narrowed(task)) for task in tasks]
 
     def _narrowed(self, task: ReadTask) -> ReadTask:

@@ -12,7 +12,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, Un
 from dynamic_kafka.kafka.config.property_names import ALL_NAMES
 from dynamic_kafka.options import Option, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
-from dynamic_kafka.source.configure import SOURCE_OPTIONS, SUBSCRIPTIONS
+from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.spark.columns import DECODING
 
 __all__ = ["in_reader", "in_writer", "neither"]
@@ -26,6 +26,7 @@ def _only(table: Iterable[Option[Any]], other: Iterable[Option[Any]]) -> Mapping
 
 _READING, _WRITING = _only(SOURCE_OPTIONS, SINK_OPTIONS), _only(SINK_OPTIONS, SOURCE_OPTIONS)
 _ALL = {name.lower(): name for name in option_names((*SOURCE_OPTIONS, *SINK_OPTIONS))}
+_TOPICS = ("subscribe", "subscribepattern", "assign", "topic-partitions")
 
 _TRIGGER = "a trigger is not an option; call .trigger(...) of writeStream"
 _DECODED = "the option that decodes values is 'value.format', with the wanted columns in .schema(...)"
@@ -68,7 +69,7 @@ def in_writer(error: UnknownOptionError) -> ConfigurationError:
     name = _READING.get(lower)
     if name is None or error.what != "option":
         return _explained(error)
-    is_topic = name.lower() in SUBSCRIPTIONS and not name.lower().startswith("stream")
+    is_topic = name.lower() in _TOPICS
     way = "the topic to write to is the option 'topic'" if is_topic else "give it to readStream or read instead"
     return ConfigurationError(f"Option '{name}' is for reading, and this query writes; {way}")
 

@@ -7,7 +7,7 @@ several limits Spark takes the one by which it keeps rows longest. It takes this
 rows too early without a real limit. So the join gets it only if it has a real limit that Spark sees. Other joins are errors.
 
 Spark also takes `s.ts <= o.expires` for a limit of the event time of `o`, whatever column of it `expires` is. It would then
-delete rows of `o` whose partners are yet to come. So Spark must not see which column it is.
+delete rows of `o` too early, before the rows of `s` that match them. So Spark must not see which column it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A SELECT that is being written: its tables and its windows; and what is asked of the one who writes it."""
+"""A SELECT that is being written: its tables and its windows, and what its parts use of the translator."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Scope:
 
 
 class Translating(Writing, Protocol):
-    """What the parts of the translator ask of it, besides what functions do; see `Translator` and sqlglot's generator.
+    """The methods and attributes of `Translator`, and of sqlglot's generator below it, that its parts use.
 
     `zone` is the session's time zone, and `time_of` that of `arrival.Streams`, None in a batch.
     """

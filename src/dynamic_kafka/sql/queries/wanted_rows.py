@@ -97,16 +97,13 @@ def wanted_rows(
             given = [tuple(values.get((one, text)) for text in one.constants) for one in any_of]
             if any(None in several for several in given):
                 continue
-            for paths in ([place.path for place in of_any], [(HISTORY_ROW, place.column) for place in of_any]):
-                if paths[0][0] == HISTORY_ROW and not (with_history and all(p.type == p.declared for p in of_any)):
-                    continue
+            rows_of = [[place.path for place in of_any]]
+            if with_history and all(place.type == place.declared for place in of_any):
+                rows_of.append([(HISTORY_ROW, place.column) for place in of_any])
+            for paths in rows_of:
                 types |= {path: arrow_type(place.type) for path, place in zip(paths, of_any, strict=True)}
-                taken.append(
-                    tuple(
-                        Comparison(path, one.sign, several if one.sign == "in" else several[0] if several else None)
-                        for path, one, several in zip(paths, any_of, given, strict=True)
-                    )
-                )
+                compared = zip(paths, any_of, given, strict=True)
+                taken.append(tuple(Comparison.of(path, one.sign, several) for path, one, several in compared))
     except (PySparkException, SqlError, ValueError, OverflowError):  # also times that Python does not have
         return ""
     return as_text(taken, types) if taken else ""

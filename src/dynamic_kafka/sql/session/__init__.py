@@ -1,1 +1,1 @@
-"""What SQL has of a Spark session: settings, checkpoints, temporary views, running queries and their results."""
+"""The parts of SQL that belong to one Spark session: settings, checkpoints, temporary views, and running queries."""

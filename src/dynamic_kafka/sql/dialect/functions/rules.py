@@ -15,7 +15,7 @@ __all__ = ["Call", "Refused", "Rule", "Writing", "literal_of"]
 
 
 class Writing(Protocol):
-    """What rules ask of the one who writes the query; see `Translator`."""
+    """The methods of `Translator` that the rules of functions call."""
 
     def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
         """Return the text of a part, which is written once."""
