@@ -4,7 +4,9 @@ One daemon thread for each reporter, one connection that is kept. A report is ma
 everything that the reporter knows. If it cannot be sent it is dropped and counted, and another one is made that says it all.
 So neither Spark's calls nor tasks wait for anything here, apart from `first_address`.
 
-Reports are a second apart, and further if they are large: making and sending them takes at most 1 % of a core.
+Reports are a second apart, and further if they are large: making and sending them takes at most 1 % of a core. When reports
+cannot be sent, the next ones follow after 2, 4, 8, 16 and 32 s. After five in a row the reporter makes another one only if
+there is something new: a worker process may outlive the server, and another process may listen at its port by then.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _log = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 _SHARE = 0.01
 _TIMEOUT_S = 5.0
-_NO_SERVER_S = 30.0
+_MOST_FAILURES = 5
 _LAST_S = 1.0
 
 
@@ -62,7 +64,7 @@ class Reporter:
         self._looked = threading.Event()
         self._sequence = time.time_ns() // 1000  # also higher than those of a process before with the same name
         self._has_all = False
-        self._search_at = 0.0
+        self._failures = 0
         self.address: Address | None = None
         self.dropped = 0
 
@@ -113,18 +115,15 @@ class Reporter:
             self._report()
             if closed:
                 break
-            rest_s = max(_INTERVAL_S, (time.thread_time() - began) / _SHARE)
+            rest_s = max(_INTERVAL_S * 2**self._failures, (time.thread_time() - began) / _SHARE)
         self._disconnect()
 
     def _connect(self) -> socket.socket:
-        """Return a connection to the server of now. Without a server, look for it again only after a while."""
-        if time.monotonic() < self._search_at:
-            raise ConnectionError("There is no metrics server")
+        """Return a connection to the server of now."""
         try:
             self.address = self._find_address()
         except Exception as error:
-            _log.log(logging.DEBUG if self._search_at else logging.WARNING, "%s", error)
-            self._search_at = time.monotonic() + _NO_SERVER_S
+            _log.log(logging.DEBUG if self._failures else logging.WARNING, "%s", error)
             raise
         finally:
             self._looked.set()
@@ -138,9 +137,13 @@ class Reporter:
             self._has_all = self._send(report)
             if not self._has_all and (report := self._make(True)) is not None:  # the server asks for all
                 self._has_all = self._send(report)
+            self._failures = 0
         except Exception:  # noqa: BLE001  whatever it is, the query goes on
             self.dropped += 1
-            self._woken, self._has_all = True, False
+            self._failures = min(self._failures + 1, _MOST_FAILURES)
+            self._has_all = False
+            if self._failures < _MOST_FAILURES:
+                self._woken = True
             self._disconnect()
             _log.debug("A report could not be sent (%d so far)", self.dropped, exc_info=True)
 

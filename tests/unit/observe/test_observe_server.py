@@ -123,6 +123,7 @@ def test_only_who_knows_the_token_may_report(server: MetricsServer) -> None:
     stranger = Reporter(lambda: address_of(server)._replace(token="guess"), lambda _all: report_of(cluster()))
     stranger.wake()
     eventually(lambda: stranger.dropped)
+    stranger.close()
     assert queries(server) == []
     assert server.token not in repr(address_of(server))
     assert ask(server, "/other")[0] == 404
@@ -153,6 +154,25 @@ def test_what_could_not_be_sent_is_sent_without_another_call(
     addresses.append(address_of(server))
     eventually(lambda: queries(server))
     reporter.close()
+
+
+def test_nobody_goes_on_knocking_where_a_server_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may listen there by then, and would get the token; there is one more try for what is new."""
+    monkeypatch.setattr(reporters, "_INTERVAL_S", 0.001)
+    tries: list[None] = []
+
+    def closed() -> Address:
+        tries.append(None)
+        return Address("127.0.0.1", 1, "nobody listens")
+
+    reporter = Reporter(closed, lambda _all: report_of(cluster()))
+    reporter.wake()
+    eventually(lambda: reporter.dropped == 5)
+    assert not reporter._woken
+    reporter.wake()
+    eventually(lambda: reporter.dropped == 6)
+    reporter.close()
+    assert len(tries) == 7, "with the last report, when it closes"
 
 
 def test_the_first_task_waits_for_the_servers_address() -> None:
