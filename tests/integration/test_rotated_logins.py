@@ -13,9 +13,13 @@ import pytest
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka import logins
 from dynamic_kafka.kafka.transactions.client import TransactionClient
+from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.sink import transactional_producers
 from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.sink.log.records import Pointer
 from dynamic_kafka.sink.producers import ClusterProducer
+from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.testing import KafkaBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -104,6 +108,18 @@ def ask_topic(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None
     return lambda: producer.partitions("out", at_least=2), producer.close  # more than there are, so it asks
 
 
+def begin_transaction(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Begin and abort a transaction with a new producer."""
+    settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="exactly-once", prefix="rotated")
+    task = WriteTask({"c": Destination(rotated.properties)}, settings, "chain", 1)
+
+    def begin() -> None:
+        with TransactionalProducers(task) as producers:
+            producers.producer("c")
+
+    return begin, lambda: None
+
+
 def goes_on(rotated: Rotated, ask: Callable[[], object], close: Callable[[], None]) -> None:
     """Ask, replace the password on the cluster and late in the file, and ask again."""
     try:
@@ -124,6 +140,15 @@ def test_the_file_is_late(rotated: Rotated, questions: Callable[[Rotated], Any])
 def test_the_file_is_late_for_a_task(rotated: Rotated) -> None:
     """The same before its first record."""
     goes_on(rotated, *ask_topic(rotated))
+
+
+@pytest.mark.parametrize("connect_s", [5.0, 0.001], ids=["a broker answers", "no broker answers yet"])
+def test_the_file_is_late_for_a_transaction(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, connect_s: float
+) -> None:
+    """Whether the first connection meets the refusal, or `init_transactions`, as while the broker starts."""
+    monkeypatch.setattr(transactional_producers, "_CONNECT_S", connect_s)
+    goes_on(rotated, *begin_transaction(rotated))
 
 
 def test_the_cluster_is_late(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:

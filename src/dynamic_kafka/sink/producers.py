@@ -124,7 +124,7 @@ class ClusterProducer:
                 self.poll(_POLL_S)  # brings the errors that were noticed in the background
                 # Within a transaction, or with records of a task before, the client cannot be replaced.
                 is_free = not self._is_transactional and len(self.client) == 0
-                if is_free and self._is_renewed_after_refusal(began + _LOOKUP_S):
+                if is_free and self.is_renewed_after_refusal(began + _LOOKUP_S):
                     continue
                 if self.errors.authentication_failed or time.monotonic() - began > _LOOKUP_S:
                     raise self.unavailable(f"topic '{topic}' cannot be written to", error.args[0].str()) from error
@@ -159,12 +159,12 @@ class ClusterProducer:
             try:
                 self._clients.ask(lambda s: self.client.look_up(topic, s), timeout_s)
             except KafkaException:
-                if not self._is_renewed_after_refusal(deadline):
+                if not self.is_renewed_after_refusal(deadline):
                     raise
             else:
                 return
 
-    def _is_renewed_after_refusal(self, deadline: float) -> bool:
+    def is_renewed_after_refusal(self, deadline: float) -> bool:
         """Wait after a refused login, and let go of the client if the login is to be tried again."""
         if not self.errors.authentication_failed or not self._clients.rest_after_refusal(deadline):
             return False

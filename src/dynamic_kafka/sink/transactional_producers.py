@@ -199,25 +199,20 @@ def _initialize(
 ) -> tuple[int, int]:
     """Have the cluster fence earlier producers of the id. Return the producer id and epoch that it gives this one."""
     deadline = time.monotonic() + _READY_S
-    try:
-        _connect(producer)
-        while not _has_initialized(producer, deadline):
-            pass
-        while log.ids is None and time.monotonic() < deadline:
-            producer.client.poll(0.01)
-    except KafkaException as error:
-        with suppress(KafkaException):  # raises errors that are fatal, such as this one
-            producer.client.poll(0)
-        if producer.errors.authentication_failed:
-            raise producer.unavailable(f"transactional id '{name}' cannot be used") from error
-        why = f"{error.args[0].str()} ({producer.errors.last})" if producer.errors.last else error.args[0].str()
-        advice = _advice(why)
-        if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            advice = may_not(principal(properties), ["Write", "Describe"], "transactional-id", prefix, prefixed=True)
-        raise ClusterUnavailableError(
-            f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {why}; {advice}",
-            cluster_id=producer.cluster,
-        ) from error
+    while True:
+        try:
+            _connect(producer)
+            while not _has_initialized(producer, deadline):
+                pass
+            while log.ids is None and time.monotonic() < deadline:
+                producer.client.poll(0.01)
+            break
+        except KafkaException as error:
+            with suppress(KafkaException):  # raises errors that are fatal, such as this one
+                producer.client.poll(0)
+            # `_connect` has not met the refusal if the broker was still starting.
+            if not producer.is_renewed_after_refusal(deadline):
+                raise _unusable(producer, name, prefix, properties, error) from error
     if log.ids is None:
         raise ClusterUnavailableError(
             f"Cluster '{producer.cluster}': the producer of transactional id '{name}' did not report its producer id within "
@@ -225,6 +220,22 @@ def _initialize(
             cluster_id=producer.cluster,
         )
     return log.ids
+
+
+def _unusable(
+    producer: ClusterProducer, name: str, prefix: str, properties: Mapping[str, str], error: KafkaException
+) -> ClusterUnavailableError:
+    """Return the error for a transactional id that the cluster does not let this producer use."""
+    if producer.errors.authentication_failed:
+        return producer.unavailable(f"transactional id '{name}' cannot be used")
+    why = f"{error.args[0].str()} ({producer.errors.last})" if producer.errors.last else error.args[0].str()
+    advice = _advice(why)
+    if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        advice = may_not(principal(properties), ["Write", "Describe"], "transactional-id", prefix, prefixed=True)
+    return ClusterUnavailableError(
+        f"Cluster '{producer.cluster}': transactional id '{name}' cannot be used: {why}; {advice}",
+        cluster_id=producer.cluster,
+    )
 
 
 def _has_initialized(producer: ClusterProducer, deadline: float) -> bool:
