@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote_plus
@@ -16,7 +17,8 @@ from tests.browser import CHROMIUM, Browser
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: scripts/get-observers")
 
 ROOT = Path(__file__).parents[2]
-SITE = ROOT / "build" / "site"
+VERSION = ".".join(version("pyspark-dynamic-kafka").split(".")[:2])
+SITE = ROOT / "build" / "site" / VERSION
 # A page of each kind: with pictures, included code, wide tables, long code, and text from docstrings.
 PAGES = (
     "index",
@@ -89,6 +91,15 @@ def test_pages_fit_the_screen_in_the_colours_of_the_reader(
             " return copy.textContent }).join('\\n')"
         )
         assert [sign for sign in ("**", "](", "`", "--8<--", ":::", "|---") if sign in prose] == [], page
+
+
+def test_a_page_names_its_version_and_leads_to_the_others(browser: Browser) -> None:
+    """The versions whose folders are kept are in a list."""
+    browser.screen(1300, 900)
+    browser.open((SITE / "docs" / "reference" / "cli.html").as_uri())
+    browser.wait(f"document.querySelector('header a[title=\"All versions\"]').textContent === '{VERSION}'")
+    browser.run("document.querySelector('header a[title=\"All versions\"]').click()")
+    browser.wait(f"[...document.querySelectorAll('li a')].some((a) => a.href.endsWith('/{VERSION}/index.html'))")
 
 
 @pytest.mark.parametrize("width", [1300, 400])
