@@ -407,7 +407,7 @@ fn can_decode(columns: PyArrowType<Schema>, spec: &str) -> bool {
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__version__", env!("CARGO_PKG_VERSION").replace('-', ""))?; // as Python writes it
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;
     module.add_function(wrap_pyfunction!(can_decode, module)?)?;
     module.add_class::<Batch>()?;

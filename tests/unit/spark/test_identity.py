@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from dynamic_kafka import __version__
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.spark import identity
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
@@ -36,6 +38,6 @@ def test_only_the_version_that_has_planned_a_task_runs_it(monkeypatch: pytest.Mo
     assert pickle.loads(text)
     monkeypatch.setattr(identity, "kernel", lambda: SimpleNamespace(__version__="2.0.0"))
     with pytest.raises(
-        DynamicKafkaError, match=r"driver has version 0\.1\.0 .* has 2\.0\.0\. Install the same version"
+        DynamicKafkaError, match=rf"driver has version {re.escape(__version__)} .* has 2\.0\.0\. Install the same"
     ):
         pickle.loads(text)
