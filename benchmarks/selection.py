@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.drivers import Child, Driver
 from benchmarks.flink import FLINK
-from benchmarks.records import fill_wide, wide_columns, wide_schema
+from benchmarks.records import fill, fill_wide, wide_columns, wide_schema
 from benchmarks.report import Result
 from benchmarks.rivals import Measure, Target, all_three, compared
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -22,7 +22,7 @@ __all__ = ["selection"]
 
 _PARTITIONS = 8
 _FIELDS = 20
-_LATE = 100
+_TIMES = 10  # so many more records has the topic whose end is read
 
 Tell = Callable[[str], None]
 
@@ -60,24 +60,42 @@ def selection(records: int, count: int, tell: Tell) -> Iterator[Result]:
             yield from _beside(
                 drivers, f"{name}, value.format", measured, target=4.0, records=n, count=count, tell=tell
             )
-        topic, since_ms = f"JSON-{_FIELDS}", int(time.time() * 1000)
-        options = _options(broker, topic)
+        options = _options(broker, f"JSON-{_FIELDS}")
         counts = (partial(ours, "count", options=options), partial(jvm, "count", options=options))
         yield from _beside(drivers, "COUNT(*)", counts, target=5.0, records=records, count=count, tell=tell)
-        late = records // _LATE
-        fill_wide(broker.bootstrap_servers, topic, partitions=_PARTITIONS, records=late, fields=_FIELDS)
+        yield from _latest(broker, drivers, records * _TIMES, count, tell)
 
-        def since(driver: Driver, by: str = "where") -> float:
-            return float(driver("count_since", options=options, since_ms=since_ms, by=by))
 
-        last = (partial(since, ours), partial(since, jvm))
-        name, all_ = "the last 1 %, WHERE timestamp", records + late
-        yield from _beside(drivers, name, last, target=30.0, records=all_, count=count, tell=tell)
-        starts = {"ours": (ours, partial(since, ours)), "startup mode": (ours, partial(since, ours, "start"))}
-        name = "the last 1 %, WHERE or startup mode"
-        yield from compared(
-            "s", name, starts, {"startup mode": (1 / 1.3, "at least")}, records=all_, count=count, tell=tell
+def _latest(
+    broker: KafkaBroker, drivers: tuple[Driver, Driver], records: int, count: int, tell: Tell
+) -> Iterator[Result]:
+    """Measure what it takes to find the last 1 % and the last 0.1 % of a topic by their times."""
+    ours, jvm = drivers
+    broker.create_topic("long", _PARTITIONS)
+    tell(f"writing {records} records")
+    parts = {"all": records - records // 100, "1 %": records // 100 - records // 1000, "0.1 %": records // 1000}
+    since_ms = {}
+    for name, part in parts.items():
+        since_ms[name] = int(time.time() * 1000)
+        fill(broker.bootstrap_servers, "long", partitions=_PARTITIONS, records=part)
+    options = _options(broker, "long")
+    for share, target in (("1 %", 30.0), ("0.1 %", None)):
+        since = {"options": options, "since_ms": since_ms[share]}
+        by_where, by_jvm, by_mode = (
+            partial(_count_since, ours, **since, by="where"),
+            partial(_count_since, jvm, **since, by="where"),
+            partial(_count_since, ours, **since, by="start"),
         )
+        name = f"the last {share}, WHERE timestamp"
+        yield from _beside(drivers, name, (by_where, by_jvm), target=target, records=records, count=count, tell=tell)
+        starts = {"ours": (ours, by_where), "startup mode": (ours, by_mode)}
+        targets: dict[str, Target] = {"startup mode": (1 / 1.3, "at least")}
+        name = f"the last {share}, WHERE or startup mode"
+        yield from compared("s", name, starts, targets, records=records, count=count, tell=tell)
+
+
+def _count_since(driver: Driver, **arguments: object) -> float:
+    return float(driver("count_since", **arguments))
 
 
 def _select(driver: Driver, **arguments: object) -> float:
