@@ -16,7 +16,7 @@ from tests.unit.formats.registries import Registries, registries
 from tests.unit.sql.tables.test_sql_options import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
-from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.errors import InvalidOptionError, RegistryError
 from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
@@ -24,7 +24,7 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf.message_header import header_of
-from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.spark.messages import Messages, messages_of
 from dynamic_kafka.sql.connectors.scan import _needed
@@ -71,19 +71,27 @@ def brief(rows: pa.Array) -> list[Any]:
 )
 def test_an_id_of_a_header_is_that_of_confluents_client(header: bytes, found: SchemaId) -> None:
     """`SchemaId.fromBytes`: a byte 1 and a GUID, the highest byte first, or a byte 0 and an id; the rest is ignored."""
-    assert id_of_header(header) == found
+    assert id_of(header) == found
     assert str(GUID) == "01234567-89ab-cdef-0123-456789abcde0"
 
 
+@pytest.mark.parametrize("header", [b"", b"\x01", of(GUID)[:-1], b"\x00\x00\x00\x01", b"\x02" + bytes(16)])
+def test_bytes_without_an_id_are_those_of_no_schema(header: bytes) -> None:
+    """Too short, or another first byte: the same answer as for an id that the registry does not know."""
+    with pytest.raises(RegistryError, match=f"0x{header.hex().upper()} is not the id of a schema") as error:
+        id_of(header)
+    assert error.value.not_found
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
 @pytest.mark.parametrize(
     "header", [b"", b"\x01", of(GUID)[:-1], b"\x00\x00\x00\x01", b"\x02" + bytes(16), b"\x00" + b"\xff" * 4]
 )
-def test_what_is_no_id_is_refused_with_its_bytes(header: bytes) -> None:
-    """Too short, another first byte, a negative id."""
-    with pytest.raises(
-        ValueError, match=f"has the value 0x{header.hex().upper()}, which is neither a byte 1 and a GUID"
-    ):
-        id_of_header(header)
+def test_a_header_without_an_id_is_an_error_of_its_message(name: str, header: bytes, registry: Registries) -> None:
+    """Too short, another first byte, a negative id: every format shows its bytes, and asks no registry."""
+    settings = registry(name, {})
+    decode = format_named(name).decoder(COLUMNS, {f"{name}.url": settings.url}).rows
+    assert brief(decode(binary(b"{}"), binary(header))) == [NO_ID.format(header.hex().upper())]
 
 
 @pytest.mark.parametrize("name", NAMES)
