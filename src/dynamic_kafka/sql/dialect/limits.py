@@ -30,8 +30,6 @@ _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
 
 def show_limits(t: Translating, scope: Scope) -> None:
     """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
-    if t.time_of is None:
-        return
     relations = [scope.select.args["from_"].this] if scope.select.args.get("from_") else []
     joins = scope.select.args.get("joins") or []
     relations += [join.this for join in joins]
@@ -58,9 +56,8 @@ def show_limits(t: Translating, scope: Scope) -> None:
 def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
     """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
     columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
-    if t.time_of is not None and t.scope is not None and len(columns) > 1 and node.find(exp.Query) is None:
-        source = t.scope.source()
-        others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
+    if len(columns) > 1 and node.find(exp.Query) is None:
+        others = [column for column in columns if t.time_of(column) != "event"]
         for column in others if len(others) < len(columns) else []:
             part: exp.Expr = column
             while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
@@ -95,14 +92,14 @@ def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: ra
 
 def _is_time(t: Translating, scope: Scope, column: exp.Column, places: range) -> bool:
     """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
+    if t.time_of(column) != "event":
+        return False
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
     else:
         is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
     found = t.type_or_none(column) if is_of_one else None
-    if found is None or kind_of(found) != "TimestampNTZType" or t.time_of is None:
-        return False
-    return t.time_of(t.asked(t.sql(column), scope.source())) == "event"
+    return found is not None and kind_of(found) == "TimestampNTZType"
 
 
 def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar
 
 from pyspark.sql.types import DataType, StringType
@@ -103,7 +104,7 @@ class Translator(SparkGenerator):
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
-        self.time_of = time_of
+        self._time_of = None if time_of is None else cache(time_of)
         self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None
@@ -190,6 +191,12 @@ class Translator(SparkGenerator):
                 if named and not any(part is node for part in projection.walk()):
                     return self.type_or_none(projection.this)
         return self._of_parts(node)
+
+    def time_of(self, node: exp.Expr) -> str:
+        """Return what time a part of the SELECT is, as that of `arrival.Streams` does; empty in a batch."""
+        if self._time_of is None or self.scope is None:
+            return ""
+        return self._time_of(self.asked(self.sql(node), self.scope.source()))
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
