@@ -20,7 +20,7 @@ from dynamic_kafka.cli.connection import (
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.streams.checks import Finding, check_streams, quoted_list
 from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest, plural
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -136,7 +136,7 @@ def _topics_found(
         found = seen.views.get(name)
         if found is None:
             what = str(errors.get(name) or "it has not answered").removeprefix(f"Cluster '{name}' ")
-            topics = f"{len(desired.topics)} topic{'' if len(desired.topics) == 1 else 's'} not checked"
+            topics = f"{plural(len(desired.topics), 'topic')} not checked"
             yield Finding("error", where, what, f"{topics}; dynamic-kafka doctor finds the step that fails")
             continue
         if found.kafka_id:
@@ -157,7 +157,7 @@ def _topics_found(
         for topic in sorted(desired.topics & found.topics.keys()):
             count = found.partitions[topic]
             without = [p for p in range(count) if (topic, p) not in found.ends]
-            partitions = f"{count} partition{'' if count == 1 else 's'}"
+            partitions = plural(count, "partition")
             if without:
                 what = f"{partitions}, of which {listed(map(str, without), 5)} did not answer: no leader"
                 yield Finding("error", f"{where}, topic '{topic}'", what, "look at the brokers of the cluster")
@@ -226,14 +226,10 @@ def _show_findings(
         topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
         if streams:
             show_line(
-                f"{_plural(len(streams), 'stream')}, {_plural(len(clusters), 'cluster')}, {_plural(len(topics), 'topic')}: "
-                f"{_plural(counts['error'], 'error')}, {_plural(counts['warning'], 'warning')}"
+                f"{plural(len(streams), 'stream')}, {plural(len(clusters), 'cluster')}, {plural(len(topics), 'topic')}: "
+                f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}"
             )
     return 1 if counts["error"] or (getattr(args, "strict", False) and counts["warning"]) else 0
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 # --- the next start -------------------------------------------------------------------------------------------------------
@@ -307,8 +303,8 @@ def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: Sourc
         )
     going = [change for change in found.changes if change.change == "goes on"]
     show_line(
-        f"{_plural(len(going), 'topic')} {'goes' if len(going) == 1 else 'go'} on as before; the first batch has "
-        f"{_plural(sum(change.unread for change in found.changes), 'offset')} to read without limits."
+        f"{plural(len(going), 'topic')} {'goes' if len(going) == 1 else 'go'} on as before; the first batch has "
+        f"{plural(sum(change.unread for change in found.changes), 'offset')} to read without limits."
     )
     if any(change.change == "removed" for change in found.changes):
         show_line(

@@ -70,12 +70,8 @@ class _Glue(NamedTuple):
     endpoint: str | None
 
 
-def _glue(options: FormatOptions) -> _Glue:
-    return _Glue(_REGION.of(options), _ENDPOINT.of(options))
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    glue, text, target = _glue(options), _text(schema, options), arrow_type(schema)
+    glue, text, target = _Glue(_REGION.of(options), _ENDPOINT.of(options)), _text(schema, options), arrow_type(schema)
 
     def from_avro_glue(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, glue, text, target)

@@ -36,25 +36,23 @@ _LETTERS = frozenset("yMdHhmsSaE")
 """Letters of a pattern that mean the same to Flink and to Spark."""
 
 
-def check_pattern(call: Call, index: int) -> str:
-    """Return an argument that is a pattern of dates and times.
+def check_pattern(call: Call) -> str:
+    """Return the second argument, which is a pattern of dates and times.
 
     Raises:
         SqlError: If it has letters with a different meaning in Spark, or is not known before rows are read.
     """
-    pattern = call.text(index)
+    pattern = call.text(1)
     if pattern is None:
-        raise call.refuse(
-            f"The pattern of {call.name} has to be a literal, so that it can be compared with Spark's", index
-        )
+        raise call.refuse(f"The pattern of {call.name} has to be a literal, so that it can be compared with Spark's", 1)
     letters = set(re.sub(r"'[^']*'|[^A-Za-z]", "", pattern))
     if odd := sorted(letters - _LETTERS):
         raise call.refuse(
             f"The letters {', '.join(odd)} in a pattern mean something else in Spark, or nothing. Known are "
             f"{', '.join(sorted(_LETTERS))}. (A year is yyyy: YYYY is the year of a week)",
-            index,
+            1,
         )
-    return call.sql(index)
+    return call.sql(1)
 
 
 def truncate(call: Call, *, up: bool) -> str:
@@ -91,7 +89,7 @@ def _extract(call: Call) -> str:
 
 
 def _date_format(call: Call) -> str:
-    pattern = check_pattern(call, 1)
+    pattern = check_pattern(call)
     if kind_of(call.type(0)) == "StringType":
         raise call.refuse(
             "DATE_FORMAT of a text: Spark reads other texts as times than Flink. Write TO_TIMESTAMP(text) first", 0
@@ -113,7 +111,7 @@ def _odd(call: Call) -> str:
 
 
 def _to_timestamp(call: Call) -> str:
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     if kind_of(call.type(0)) != "StringType":
         raise call.refuse("TO_TIMESTAMP reads a text. Of a number, write TO_TIMESTAMP_LTZ(n, 0) or (n, 3)", 0)
     value = call.sql(0)
@@ -181,7 +179,7 @@ def _unix_timestamp(call: Call) -> str:
     """Flink reads a text leniently, up to where it fits. What is not clearly a time, or clearly none, is an error here."""
     if not call.arguments:
         return "unix_timestamp()"
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     value = _seconds_as_text(call) or call.sql(0)
     read = value if pattern != _DEFAULT else rf"regexp_replace({value}, '^(.{{19}})\\.\\d+$', '$1')"
     return (
@@ -205,13 +203,13 @@ def _seconds_as_text(call: Call) -> str | None:
 
 
 def _from_unixtime(call: Call) -> str:
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     return f"date_format(timestamp_seconds({call.sql(0)}), {pattern})"
 
 
 def _to_date(call: Call) -> str:
     if len(call.arguments) == 2:
-        return f"CAST({_by_pattern(call, check_pattern(call, 1), lenient=True)} AS DATE)"
+        return f"CAST({_by_pattern(call, check_pattern(call), lenient=True)} AS DATE)"
     value = f"regexp_replace(trim({call.sql(0)}), ' .*$', '')"
     return rf"CASE WHEN rlike({value}, '^\\d{{4}}(-\\d{{1,2}}(-\\d{{1,2}})?)?$') THEN TRY_CAST({value} AS DATE) END"
 
