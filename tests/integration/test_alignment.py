@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.broker
 Topic = Callable[..., str]
 CatchUp = Callable[..., Query]
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
 
 
 def write(broker: KafkaBroker, topic: str, times_ms: Iterable[int], partition: int = 0) -> None:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,12 +31,6 @@ from tests.engine import MetadataFile, Query, read_all, read_batch
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
 
 
 def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:

@@ -27,12 +27,6 @@ pytestmark = pytest.mark.broker
 Topic = Callable[..., str]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
 def part(broker: KafkaBroker, topic: str, **more: Any) -> dict[str, Any]:
     """A cluster's entry in the document."""
     return {"bootstrapServers": broker.bootstrap_servers, "topics": [topic], **more}

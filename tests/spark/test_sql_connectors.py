@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,12 +34,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 # --- dynamic-kafka ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document."""
-    return MetadataFile(tmp_path / "streams.yaml")
 
 
 def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from datetime import datetime
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
+from tests.avro import written
 from tests.unit.formats.registries import Registries, registries
 from tests.unit.sql.tables.test_sql_options import KAFKA, KEYED, table
 
@@ -128,31 +127,26 @@ def test_avro_takes_the_header_before_the_prefix(registry: Registries) -> None:
     }
     settings = registry("avro-confluent", schemas)
 
-    def written(schema: Any, **row: Any) -> bytes:
-        encoded = io.BytesIO()
-        fastavro.schemaless_writer(encoded, fastavro.parse_schema(schema), row)
-        return encoded.getvalue()
-
     prefix = b"\x00\x00\x00\x00\x07"
-    like_a_prefix = written(new, id=0, name=None)
+    like_a_prefix = written(new, {"id": 0, "name": None})
     assert like_a_prefix == b"\x00\x00"
     cases: list[tuple[bytes | None, bytes | None, Any]] = [
-        (written(old, id=1), of(GUID), (1, None)),
-        (written(new, id=2, name="b"), of(OTHER), (2, "b")),
-        (prefix + written(new, id=3, name="c"), None, (3, "c")),
+        (written(old, {"id": 1}), of(GUID), (1, None)),
+        (written(new, {"id": 2, "name": "b"}), of(OTHER), (2, "b")),
+        (prefix + written(new, {"id": 3, "name": "c"}), None, (3, "c")),
         (None, of(GUID), None),
         (like_a_prefix, of(OTHER), (0, None)),
-        (written(new, id=4, name="d"), prefix, (4, "d")),
-        (prefix + written(new, id=5, name="e"), of(GONE), f"{GONE} is unknown"),
-        (prefix + written(new, id=6, name="f"), of(GUID), "bytes are left over behind the record"),
+        (written(new, {"id": 4, "name": "d"}), prefix, (4, "d")),
+        (prefix + written(new, {"id": 5, "name": "e"}), of(GONE), f"{GONE} is unknown"),
+        (prefix + written(new, {"id": 6, "name": "f"}), of(GUID), "bytes are left over behind the record"),
         (
-            written(old, id=7),
+            written(old, {"id": 7}),
             b"\x01",
             NO_ID.format("01"),
         ),
-        (written(old, id=-1) + b"xxxx", None, f"{MAGIC}, and no header has its schema id"),
+        (written(old, {"id": -1}) + b"xxxx", None, f"{MAGIC}, and no header has its schema id"),
         (b"\x00", None, "it is too short for the magic byte and a schema id, and no header has its schema id"),
-        (written(old, id=8), of(GUID, b"ignored"), (8, None)),
+        (written(old, {"id": 8}), of(GUID, b"ignored"), (8, None)),
     ]
     decode = batch_decoder(settings, schema_text(COLUMNS, legacy_timestamps=True), arrow_type(COLUMNS)).rows
     messages, headers, expected = zip(*cases, strict=True)

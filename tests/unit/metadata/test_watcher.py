@@ -18,9 +18,9 @@ from dynamic_kafka.metadata.watcher import MetadataWatcher
 Answer = Sequence[KafkaStream] | Exception
 
 
-def stream(*topics: str, cluster_id: str = "c") -> list[KafkaStream]:
+def stream(*topics: str) -> list[KafkaStream]:
     """The answer with the one stream `s`, of these topics on one cluster."""
-    return [KafkaStream("s", {cluster_id: ClusterMetadata(frozenset(topics), {"bootstrap.servers": "h:9092"})})]
+    return [KafkaStream("s", {"c": ClusterMetadata(frozenset(topics), {"bootstrap.servers": "h:9092"})})]
 
 
 A, B, EMPTY, DOWN = stream("a"), stream("a", "b"), list[KafkaStream](), ConnectionError("registry is down")

@@ -64,9 +64,9 @@ def queries(server: MetricsServer, query: str = "") -> Any:
     return json.loads(ask(server, f"/status.json{query}")[1])["queries"]
 
 
-def eventually(holds: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def eventually(holds: Callable[[], Any]) -> Any:
     """What the function returns as soon as that is true."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + 10.0
     while not (found := holds()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
