@@ -21,11 +21,13 @@ from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
 from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Cursor, Token, tokenize
+from dynamic_kafka.sql.tables.definition import Name
 
 __all__ = [
     "Query",
     "is_proctime",
     "is_temporal",
+    "name_in",
     "parse_query",
     "part_of_with",
     "place_of",
@@ -148,6 +150,11 @@ def place_of(node: exp.Expr) -> int:
     if not places and node.parent is not None:
         return place_of(node.parent)
     return min(places, default=0)
+
+
+def name_in(table: exp.Table) -> Name:
+    """Return the name of a table as a query has it."""
+    return (*(table.args[part].name for part in ("catalog", "db") if table.args.get(part)), table.name)
 
 
 def part_of_with(table: exp.Table) -> exp.CTE | None:
