@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from dynamic_kafka.cli.connection import (
     add_action,
@@ -18,7 +18,7 @@ from dynamic_kafka.cli.connection import (
     read_text,
 )
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
-from dynamic_kafka.cli.streams.checks import Finding, check_streams, quoted_list
+from dynamic_kafka.cli.streams.checks import Finding, Result, check_streams, quoted_list
 from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest, plural
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
@@ -32,7 +32,6 @@ from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["add_to"]
 
-_WORST_FIRST = ("error", "warning", "note", "ok")
 _EXAMPLES = """examples:
   dynamic-kafka streams -o metadata-service=file -o metadata-service.path=streams.yaml
   dynamic-kafka streams --options-file query.properties --diff s3a://bucket/checkpoints/orders
@@ -209,8 +208,8 @@ def _show_findings(
     args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
 ) -> int:
     # A whole cluster comes before a topic.
-    findings = sorted(findings, key=lambda f: (_WORST_FIRST.index(f.result), "topic '" in f.where))
-    counts = {result: sum(finding.result == result for finding in findings) for result in _WORST_FIRST}
+    findings = sorted(findings, key=lambda f: (get_args(Result).index(f.result), "topic '" in f.where))
+    counts = {result: sum(finding.result == result for finding in findings) for result in get_args(Result)}
     if args.output == "json":
         show_json(
             {

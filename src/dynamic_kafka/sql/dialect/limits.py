@@ -12,11 +12,11 @@ delete rows of `o` too early, before the rows of `s` that match them. So Spark m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from dynamic_kafka.sql.dialect.query import is_as_long_at_any_time
 from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import kind_of
 
@@ -24,8 +24,6 @@ __all__ = ["compared", "every_column", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
-_LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
-"""The units of intervals in limits that Spark sees."""
 
 
 def show_limits(t: Translating, scope: Scope) -> None:
@@ -120,8 +118,7 @@ def _moved(value: exp.Expr) -> exp.Column | None:
         case exp.Column():
             return value
         case exp.Add(this=time, expression=exp.Interval() as by) | exp.Sub(this=time, expression=exp.Interval() as by):
-            units = re.findall(r"[A-Z]+", by.unit.sql().upper()) if by.unit is not None else ["?"]
-            return _moved(time) if _LENGTHS.issuperset(units) else None
+            return _moved(time) if is_as_long_at_any_time(by) else None
         case _:
             return None
 

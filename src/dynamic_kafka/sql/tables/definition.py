@@ -9,7 +9,7 @@ from typing import Any, Literal
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.kafka.config.secrets import redact
-from dynamic_kafka.sql.tables.types import FlinkType, string_literal
+from dynamic_kafka.sql.tables.types import UNITS_US, FlinkType, string_literal
 
 __all__ = [
     "DEFAULT_DATABASE",
@@ -90,10 +90,7 @@ class Watermark:
     def delay_ms(self) -> float:
         """Return the delay in milliseconds."""
         parts = self.delay.split()
-        return sum(float(n) * _UNIT_MS[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True))
-
-
-_UNIT_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+        return sum(float(n) * UNITS_US[unit] / 1000 for n, unit in zip(parts[::2], parts[1::2], strict=True))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
 from dynamic_kafka.sql.tables.kinds import kind_of
+from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US, YEAR_UNITS
 
 __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
@@ -22,13 +23,6 @@ SAME = frozenset(
     )
 )
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
-_MICROSECONDS = {
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
 _BEFORE_CLOCKS_CHANGED = "INTERVAL '584388' DAY"
 """1600 years, after which the calendar is the same. Spark counts months in the session's time zone, and no zone had changed
 its clocks then."""
@@ -218,14 +212,14 @@ def _difference(call: Call) -> str:
     unit = call.arguments[0].name.upper()
     one, other = call.sql(1), call.sql(2)
     kinds = {kind_of(call.type(1)), kind_of(call.type(2))}
-    if unit not in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"):
+    if unit not in (*YEAR_UNITS, *DAY_UNITS):
         raise call.refuse("TIMESTAMPDIFF knows the units SECOND, MINUTE, HOUR, DAY, MONTH and YEAR", 0)
     if unit in ("MONTH", "YEAR"):
         if kinds <= {"TimestampNTZType", "DateType"}:
             one, other = (f"CAST({end} AS TIMESTAMP_NTZ) - {_BEFORE_CLOCKS_CHANGED}" for end in (one, other))
         return f"CAST(timestampdiff({unit}, {one}, {other}) AS INT)"
     if kinds == {"TimestampType"}:
-        return f"CAST((unix_millis({other}) - unix_millis({one})) DIV {_MICROSECONDS[unit] // 1000} AS INT)"
+        return f"CAST((unix_millis({other}) - unix_millis({one})) DIV {UNITS_US[unit] // 1000} AS INT)"
     if kinds <= {"TimestampNTZType", "DateType"}:
         ends = [f"CAST({end} AS TIMESTAMP_NTZ)" for end in (other, one)]
         return f"CAST(({ends[0]} - {ends[1]}) DIV INTERVAL '1' {unit} AS INT)"
@@ -235,7 +229,7 @@ def _difference(call: Call) -> str:
 def _add(call: Call) -> str:
     unit = call.arguments[0].name.upper()
     kind = kind_of(call.type(2))
-    if unit not in (*_MICROSECONDS, "MONTH", "YEAR", "QUARTER"):
+    if unit not in (*UNITS_US, "MONTH", "YEAR", "QUARTER"):
         raise call.refuse("TIMESTAMPADD knows the units SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER and YEAR", 0)
     count, value = call.sql(1), call.sql(2)
     if unit in ("MONTH", "YEAR", "QUARTER"):
@@ -244,8 +238,8 @@ def _add(call: Call) -> str:
     if kind == "DateType" and unit in ("DAY", "WEEK"):
         return f"date_add({value}, ({count}) * {7 if unit == 'WEEK' else 1})"
     if kind == "TimestampType":
-        return f"timestamp_micros(unix_micros({value}) + CAST({count} AS BIGINT) * {_MICROSECONDS[unit]})"
-    seconds = _MICROSECONDS[unit] // 1_000_000
+        return f"timestamp_micros(unix_micros({value}) + CAST({count} AS BIGINT) * {UNITS_US[unit]})"
+    seconds = UNITS_US[unit] // 1_000_000
     return f"({value} + make_dt_interval(0, 0, 0, ({count}) * {seconds}))"
 
 
