@@ -14,7 +14,7 @@ from dynamic_kafka import native
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema
 
-__all__ = ["message", "read", "written"]
+__all__ = ["message", "read", "record", "written"]
 
 
 def read(
@@ -26,6 +26,12 @@ def read(
     found.validate(full=True)
     assert len(found) == len(messages)
     return found
+
+
+def record(*fields: tuple[str, Any] | tuple[str, Any, Any], name: str = "Order") -> str:
+    """A record's schema: name and type of each field, and a default if there is one."""
+    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
+    return json.dumps({"type": "record", "name": name, "fields": made})
 
 
 def written(schema: Any, value: Any) -> bytes:

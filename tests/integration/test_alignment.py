@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from dynamic_kafka.source.document.offsets import Document, decode
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, part
 
 pytestmark = pytest.mark.broker
 
@@ -33,7 +33,7 @@ def both(file: MetadataFile, fast: KafkaBroker, slow: KafkaBroker, name: str, **
     """A query of one topic on two clusters, aligned to ten minutes."""
     clusters = {"fast": fast, "slow": slow}
     file.write(
-        s={key: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for key, b in clusters.items()},
+        s={key: part(b, name) for key, b in clusters.items()},
     )
     alignment = {
         "scan.watermark.alignment.group": "g",

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, part
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
 
 NOWHERE = "127.0.0.1:1"
-
-
-def on(broker: KafkaBroker, *topics: str) -> dict[str, Any]:
-    """A cluster of the document."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": list(topics)}
 
 
 def streams(file: MetadataFile, *arguments: str) -> int:
@@ -50,14 +44,14 @@ def test_what_the_metadata_say_is_checked(
 ) -> None:
     """The worst first: a cluster that is down, and a topic with a mistake in its name. --all shows what is right."""
     name = topic(cluster_a, cluster_b, partitions=2)
-    file.write(s={"a": on(cluster_a, name, f"{name}s"), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
+    file.write(s={"a": part(cluster_a, name, f"{name}s"), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
     assert streams(file, "--all") == 1
     rows = capsys.readouterr().out.splitlines()
     assert rows[1].startswith("error    cluster 'dead'")
     assert f"cluster 'a', topic '{name}s'" in rows[2]
     assert f"did you mean '{name}'?" in rows[2]
     assert f"cluster 'a', topic '{name}'" in next(row for row in rows if "2 partitions" in row)
-    file.write(s={"a": on(cluster_a, name), "b": on(cluster_b, name)})
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
     assert streams(file, "-o", "stream-ids=s") == 0
     assert "1 stream, 2 clusters, 2 topics: 0 errors" in capsys.readouterr().out
     assert streams(file, "-o", "stream-ids=s,other") == 1
@@ -77,12 +71,12 @@ def test_what_the_next_start_would_do(
     kept, gone, new = topic(cluster_a), topic(cluster_a), topic(cluster_b, partitions=3)
     for name in (kept, gone):
         produce(cluster_a.bootstrap_servers, name, [(None, "1")])
-    file.write(s={"a": on(cluster_a, kept, gone)})
+    file.write(s={"a": part(cluster_a, kept, gone)})
     checkpoint = checkpoint_of(file, tmp_path / "checkpoint")
     produce(cluster_a.bootstrap_servers, kept, [(None, "2"), (None, "3")])
     produce(cluster_a.bootstrap_servers, gone, [(None, "2")])
     produce(cluster_b.bootstrap_servers, new, [(None, "1")])
-    file.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new)})
+    file.write(s={"renamed": part(cluster_a, kept), "b": part(cluster_b, new)})
     assert streams(file, "--diff", checkpoint, "--output", "json") == 3
     found = json.loads(capsys.readouterr().out)
     assert [(c["change"], c["cluster"], c["topic"], c["partitions"], c["unread"]) for c in found["changes"]] == [
@@ -94,7 +88,7 @@ def test_what_the_next_start_would_do(
     assert [text for text in texts if "'renamed' is the cluster that was 'a'" in text]
     assert [text for text in texts if f"topic '{gone}' was removed; 1 records are left unread" in text]
     assert found["differs"]
-    file.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new, f"{new}s")})
+    file.write(s={"renamed": part(cluster_a, kept), "b": part(cluster_b, new, f"{new}s")})
     assert streams(file, "--diff", checkpoint) == 3
     shown = capsys.readouterr().out
     assert f"topic '{new}s' does not exist, say its brokers; did you mean '{new}'?" in shown
@@ -113,18 +107,18 @@ def test_a_start_that_would_fail(
     """A mistake in the addresses, and a cluster that is down: the error of the next start, before it happens."""
     name = topic(cluster_a, cluster_b)
     produce(cluster_a.bootstrap_servers, name, [(None, "1")])
-    file.write(s={"a": on(cluster_a, name)})
+    file.write(s={"a": part(cluster_a, name)})
     checkpoint = checkpoint_of(file, tmp_path / "checkpoint")
-    file.write(s={"a": on(cluster_b, name)})
+    file.write(s={"a": part(cluster_b, name)})
     assert streams(file, "--diff", checkpoint) == 1
     assert "The next start ends with CheckpointError: Cluster 'a' leads to Kafka cluster.id" in capsys.readouterr().out
-    file.write(s={"a": on(cluster_a, name), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
+    file.write(s={"a": part(cluster_a, name), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
     assert streams(file, "--diff", checkpoint) == 1
     shown = capsys.readouterr().out
     assert "error: Cluster 'dead' at 127.0.0.1:1 does not answer" in shown
     assert "cluster-failure-mode=fail" in shown
     assert streams(file, "--diff", checkpoint, "-o", "cluster-failure-mode=isolate") == 3
-    file.write(s={"a": on(cluster_a, name)})
+    file.write(s={"a": part(cluster_a, name)})
     assert streams(file, "--diff", checkpoint, "-o", "startingOffsets=earliest") == 0
     file.path.unlink()
     assert streams(file, "--diff", checkpoint) == 1

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query, Row, read_batch
+from tests.engine import MetadataFile, Query, Row, part, read_batch
 from tests.histories import write
 
 pytestmark = pytest.mark.broker
@@ -58,7 +58,7 @@ def test_any_restart_across_the_switch_loses_and_repeats_nothing(
     brokers = {"a": cluster_a, "b": cluster_b}
     name = topic(*brokers.values(), partitions=3)
     file = MetadataFile(tmp_path / "streams.yaml")
-    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    file.write(s={c: part(b, name) for c, b in brokers.items()})
     for broker in brokers.values():
         fill(broker, name, 120)
     rows = read_batch(file.options())

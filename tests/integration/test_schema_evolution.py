@@ -13,19 +13,13 @@ from dynamic_kafka import read_arrow
 from dynamic_kafka.errors import ConfigurationError, RegistryError, SchemaEvolutionError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.avro import message
+from tests.avro import message, record
 from tests.schema_registry import Proxy, SchemaRegistry
 
 pytestmark = pytest.mark.broker
 
 PROTO = 'syntax = "proto3"; message Order {{ int64 id = 1; {} }}'
 JSON_ID = {"id": {"type": "integer"}}
-
-
-def record(*fields: tuple[str, Any] | tuple[str, Any, Any], name: str = "Order") -> str:
-    """An Avro record: name, type, and a default if there is one."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
-    return json.dumps({"type": "record", "name": name, "fields": made})
 
 
 class World:

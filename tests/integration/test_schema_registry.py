@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime as dt
-import json
 import ssl
 import threading
 import time
@@ -33,7 +32,7 @@ from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.tables.derived import with_registry_columns
 from dynamic_kafka.sql.tables.table import table_of
-from tests.avro import message
+from tests.avro import message, record
 from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker
@@ -67,12 +66,6 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
     for one in made:
         with contextlib.suppress(Exception):
             schema_registry.client(one).close()
-
-
-def record(*fields: tuple[str, Any] | tuple[str, Any, Any]) -> str:
-    """A writer's schema: name, type, and a default if there is one."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
-    return json.dumps({"type": "record", "name": "User", "namespace": "com.acme", "fields": made})
 
 
 def columns(*given: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:

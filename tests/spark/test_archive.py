@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from dynamic_kafka import archive
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.sinks import finish, replay_last_batch
 from tests.spark.tables import Topic
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 def on(*topics: str, **clusters: KafkaBroker) -> dict[str, dict[str, object]]:
     """These topics on clusters, for `MetadataFile.write`."""
-    return {name: {"bootstrapServers": b.bootstrap_servers, "topics": list(topics)} for name, b in clusters.items()}
+    return {name: part(b, *topics) for name, b in clusters.items()}
 
 
 def stream(spark: SparkSession, file: MetadataFile, **options: str) -> DataFrame:

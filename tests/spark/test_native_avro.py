@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.avro import written
+from tests.avro import record, written
 from tests.schema_registry import Proxy, SchemaRegistry
 from tests.spark.tables import Topic, as_batches, create, on, rows
 
@@ -20,11 +20,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 SECRET = "me:hunter2"
 COLUMNS = "id BIGINT NOT NULL, name STRING, `more` ARRAY<STRING NOT NULL>, p INT METADATA FROM 'offset'"
-
-
-def record(*fields: tuple[str, Any]) -> str:
-    """A schema of names and types."""
-    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields]})
 
 
 def body(schema: str, **row: Any) -> bytes:
@@ -80,7 +75,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     name = topic(cluster_a)
     schemas = [
         record(("id", "int"), ("name", "string")),
-        record(("more", {"type": "array", "items": "string"}), ("x", ["null", "R"]), ("id", "long")),
+        record(("more", {"type": "array", "items": "string"}), ("x", ["null", "Order"]), ("id", "long")),
         record(("name", ["null", "string", "long"]), ("id", "long")),
     ]
     headers = [register(registry_server, f"{name}-{i}", schema) for i, schema in enumerate(schemas)]

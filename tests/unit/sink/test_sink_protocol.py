@@ -185,6 +185,16 @@ def test_a_batch_that_is_accepted_is_written() -> None:
     error(lambda: place(batch, Published(3, 150, accepted=True), accept=3, skip=None, rows=160), CheckpointError)
 
 
+def test_a_voided_batch_leaves_only_the_number_of_the_one_before() -> None:
+    """How many rows that one had is not known any more, so its repetition is dropped with a warning."""
+    published = State("c", 1, "finished", "q", 3, applied={"q": 3}, rows={"q": 100})
+    state = voided_state(decided_state(published, Identity("q", 4), 7, (), {}, accepted=False))
+    assert (state.applied, state.rows) == ({"q": 3}, {})
+    found = place(Identity("q", 3), Published(3, state.rows.get("q")), accept=None, skip=None, rows=150)
+    assert found.kind == "repeated"
+    assert "does not contain its number of rows. What was written again is dropped (150 rows)" in found.warning
+
+
 @pytest.mark.parametrize(
     ("known", "batch", "why"),
     [
