@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -15,6 +16,10 @@ from dynamic_kafka.testing import KafkaBroker
 from tests.brokers import SECURED_USERS
 from tests.tools import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  (hooks)
 from tests.versions import SPARK
+
+if TYPE_CHECKING:  # a short test does not wait for them
+    from tests.engine import MetadataFile
+    from tests.schema_registry import Proxy, SchemaRegistry
 
 _numbers = itertools.count(1)
 _END_S = 60
@@ -130,3 +135,29 @@ def topic(request: pytest.FixtureRequest) -> Callable[..., str]:
         return name
 
     return create
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> MetadataFile:
+    """A metadata document that the test writes."""
+    from tests.engine import MetadataFile
+
+    return MetadataFile(tmp_path / "streams.yaml")
+
+
+@pytest.fixture(scope="module")
+def registry_server() -> Iterator[SchemaRegistry]:
+    """A schema registry for all tests of a module."""
+    from tests.schema_registry import SchemaRegistry
+
+    with SchemaRegistry() as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(registry_server: SchemaRegistry) -> Iterator[Proxy]:
+    """A proxy before the schema registry, of the test's own."""
+    from tests.schema_registry import Proxy
+
+    with Proxy(registry_server.url) as running:
+        yield running

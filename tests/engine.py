@@ -20,6 +20,7 @@ from dynamic_kafka.source.document.offsets import MARKER
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.executor.reader import read
 from dynamic_kafka.source.rules.planning import ReadTask
+from dynamic_kafka.testing import KafkaBroker
 
 Row = dict[str, Any]
 SCHEMA = arrow_schema(COLUMNS)
@@ -146,6 +147,11 @@ def read_batch(options: Mapping[str, str], objects: SourceObjects | None = None)
     """A batch read without Spark."""
     query = Query(options, objects)
     return read_all(query.enumerator.batch_tasks(), query.settings)
+
+
+def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:
+    """A cluster's entry in a metadata document."""
+    return {"bootstrapServers": broker.bootstrap_servers, "topics": [*topics], **more}
 
 
 class MetadataFile:

@@ -119,10 +119,8 @@ class Display:
         return {cluster: (after[cluster] - before[cluster]) / (now - since) for cluster in after}
 
     def _all_news(self) -> list[tuple[float, str, str]]:
-        report = self._report or {}
-        changes = [(c["time_ms"] / 1000, "metadata", c["text"]) for c in report.get("metadata", {}).get("changes", ())]
-        events = [(e["time_ms"] / 1000, "source", e["text"]) for e in report.get("events", ())]
-        return sorted([*self._news, *changes, *events])
+        events = [(e["time_ms"] / 1000, "source", e["text"]) for e in (self._report or {}).get("events", ())]
+        return sorted([*self._news, *events])
 
     def _cluster_rows(self) -> list[tuple[str, ...]]:
         # The source's own `behind` is from the planning of the last batch. The producers know the newer records.
@@ -144,8 +142,8 @@ class Display:
     # --- a terminal ---
 
     def _screen(self) -> Group:
-        health = (self._report or {}).get("metadata", {})
-        asked = f"asked {health.get('refreshes', 0)} times, {health.get('failures_total', 0)} failures"
+        health = (self._report or {}).get("metadata") or {}
+        asked = f"asked {health.get('refreshes', 0)} times, {health.get('failures', 0)} failures"
         body = Table.grid(padding=(0, 1))
         body.add_row(
             Panel(self._carriers(), title="delay by carrier", title_align="left"),

@@ -23,8 +23,9 @@ from dynamic_kafka.history.archive.as_delta import Published, is_published, publ
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
-from dynamic_kafka.history.archive.plan import Place, batch_of, check_reset, encode_plan, plan_batch
+from dynamic_kafka.history.archive.plan import batch_of, check_reset, encode_plan, plan_batch
 from dynamic_kafka.history.archive.verification import PartitionReport, Verified
+from dynamic_kafka.history.model import Place
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.checkpoint import read_checkpoint
 from dynamic_kafka.source.document.offsets import Document

@@ -448,3 +448,8 @@ def listed(items: Iterable[str], most: int = 10) -> str:
     names = list(items)
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things, such as `1 row` and `2 rows`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

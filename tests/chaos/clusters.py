@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -267,9 +267,3 @@ def _tried(condition: Any) -> bool:
         return bool(condition())
     except KafkaException:
         return False
-
-
-def each_broker(clusters: Mapping[str, Cluster]) -> Iterator[KafkaBroker]:
-    """All brokers of all clusters."""
-    for cluster in clusters.values():
-        yield from cluster.brokers

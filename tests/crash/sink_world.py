@@ -23,19 +23,6 @@ from tests.versions import RUNS_TO_THE_END
 
 TASK_POINTS = ("task-slot-taken", "task-before-flush", "task-after-flush", "task-prepared")
 """In a worker; a task that dies there is tried again."""
-PLAN_POINTS = ("claim-before", "owned-before", "owned-after", "claim-after")
-"""In the process that plans a batch."""
-COMMIT_POINTS = (
-    "commit-before",
-    "decided-before",
-    "decided-after",
-    "end-1",
-    "end-2",
-    "finished-before",
-    "finished-after",
-    "commit-after",
-)
-"""In the process that commits a batch; after the last one comes Spark's own commit log. `end-2` needs two clusters."""
 
 _TRANSACTION_TIMEOUT_MS = 600_000
 _PARTITIONS = 2

@@ -17,7 +17,7 @@ from dynamic_kafka.history.archive.log import read_archive
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.drivers import DRIVER_S, NewDriver
 from tests.crash.test_crashes import held, steady_producers
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.versions import RUNS_TO_THE_END
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -39,7 +39,7 @@ def test_a_killed_archive_has_each_record_once(
     brokers = {"a": cluster_a, "b": cluster_b}
     name = topic(*brokers.values(), partitions=3)
     file = MetadataFile(tmp_path / "streams.yaml")
-    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    file.write(s={c: part(b, name) for c, b in brokers.items()})
     path = str(tmp_path / "archive")
     job: dict[str, Any] = {
         "options": file.options(startingOffsets="earliest", maxOffsetsPerTrigger="60"),

@@ -18,7 +18,7 @@ from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.crash.driver import recorded
 from tests.crash.drivers import DRIVER_S, ENVIRONMENT, Driver, NewDriver
 from tests.crash.standalone import StandaloneCluster
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -102,7 +102,7 @@ def test_killed_drivers_lose_and_repeat_nothing(
     chance = random.Random(seed)
     brokers = {"a": cluster_a, "b": cluster_b, "c": cluster_c}
     name = topic(*brokers.values(), partitions=3)
-    parts = {c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()}
+    parts = {c: part(b, name) for c, b in brokers.items()}
     file = MetadataFile(tmp_path / "streams.yaml")
     file.write(s={c: parts[c] for c in "ab"})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -130,7 +130,7 @@ def test_a_broker_killed_and_brought_back(
     name = topic(cluster_a, mortal, partitions=2)
     file = MetadataFile(tmp_path / "streams.yaml")
     brokers = {"a": cluster_a, "b": mortal}
-    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    file.write(s={c: part(b, name) for c, b in brokers.items()})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="50")
     sink = Path(job["sink"])
     for broker in brokers.values():
@@ -167,7 +167,7 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     brokers = {"a": cluster_a, "b": cluster_b}
     name = topic(*brokers.values(), partitions=4)
     file = MetadataFile(tmp_path / "streams.yaml")
-    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    file.write(s={c: part(b, name) for c, b in brokers.items()})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="2000", minPartitions="4")
     sink = Path(job["sink"])
     for broker in brokers.values():

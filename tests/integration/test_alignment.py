@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,19 +12,13 @@ from confluent_kafka import Producer
 
 from dynamic_kafka.source.document.offsets import Document, decode
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, part
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
 CatchUp = Callable[..., Query]
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
 
 
 def write(broker: KafkaBroker, topic: str, times_ms: Iterable[int], partition: int = 0) -> None:
@@ -40,7 +33,7 @@ def both(file: MetadataFile, fast: KafkaBroker, slow: KafkaBroker, name: str, **
     """A query of one topic on two clusters, aligned to ten minutes."""
     clusters = {"fast": fast, "slow": slow}
     file.write(
-        s={key: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for key, b in clusters.items()},
+        s={key: part(b, name) for key, b in clusters.items()},
     )
     alignment = {
         "scan.watermark.alignment.group": "g",

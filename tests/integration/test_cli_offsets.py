@@ -18,7 +18,7 @@ from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.log.chain import Chain, Record, State
 from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, read_all
+from tests.engine import MetadataFile, Query, part, read_all
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -127,8 +127,8 @@ def test_a_dead_cluster_is_taken_out_of_the_batch_that_waits_for_it(
 ) -> None:
     """The query then reads the other cluster, and the dead one once it answers: each record once."""
     name = topic(cluster_a, cluster_b)
-    alive = {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name]}
-    other = {"bootstrapServers": cluster_b.bootstrap_servers, "topics": [name]}
+    alive = part(cluster_a, name)
+    other = part(cluster_b, name)
     metadata = MetadataFile(tmp_path / "metadata.yaml")
     metadata.write(s={"alive": alive, "other": other})
     limits = {"kafkaConsumer.pollTimeoutMs": "1000", "properties.default.api.timeout.ms": "1000"}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, part
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -18,26 +17,15 @@ pytestmark = pytest.mark.broker
 NOWHERE = "127.0.0.1:1"
 
 
-@pytest.fixture
-def metadata(tmp_path: Path) -> MetadataFile:
-    """A metadata document."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
-def on(broker: KafkaBroker, *topics: str) -> dict[str, Any]:
-    """A cluster of the document."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": list(topics)}
-
-
-def streams(metadata: MetadataFile, *arguments: str) -> int:
+def streams(file: MetadataFile, *arguments: str) -> int:
     """Run the command with the metadata's options."""
-    options = ["-o", "metadata-service=file", "-o", f"metadata-service.path={metadata.path}", "--timeout", "3"]
+    options = ["-o", "metadata-service=file", "-o", f"metadata-service.path={file.path}", "--timeout", "3"]
     return main(["streams", *options, *arguments])
 
 
-def checkpoint_of(metadata: MetadataFile, path: Path) -> str:
+def checkpoint_of(file: MetadataFile, path: Path) -> str:
     """The checkpoint of a query that has read what there is."""
-    query = Query(metadata.options())
+    query = Query(file.options())
     query.available_now()
     query.close()
     for number, text in enumerate(query.log):
@@ -51,31 +39,31 @@ def test_what_the_metadata_say_is_checked(
     cluster_a: KafkaBroker,
     cluster_b: KafkaBroker,
     topic: Topic,
-    metadata: MetadataFile,
+    file: MetadataFile,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The worst first: a cluster that is down, and a topic with a mistake in its name. --all shows what is right."""
     name = topic(cluster_a, cluster_b, partitions=2)
-    metadata.write(s={"a": on(cluster_a, name, f"{name}s"), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
-    assert streams(metadata, "--all") == 1
+    file.write(s={"a": part(cluster_a, name, f"{name}s"), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
+    assert streams(file, "--all") == 1
     rows = capsys.readouterr().out.splitlines()
     assert rows[1].startswith("error    cluster 'dead'")
     assert f"cluster 'a', topic '{name}s'" in rows[2]
     assert f"did you mean '{name}'?" in rows[2]
     assert f"cluster 'a', topic '{name}'" in next(row for row in rows if "2 partitions" in row)
-    metadata.write(s={"a": on(cluster_a, name), "b": on(cluster_b, name)})
-    assert streams(metadata, "-o", "stream-ids=s") == 0
+    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
+    assert streams(file, "-o", "stream-ids=s") == 0
     assert "1 stream, 2 clusters, 2 topics: 0 errors" in capsys.readouterr().out
-    assert streams(metadata, "-o", "stream-ids=s,other") == 1
+    assert streams(file, "-o", "stream-ids=s,other") == 1
     assert "the metadata service does not know it" in capsys.readouterr().out
-    assert main(["streams", "validate", str(metadata.path), "--connect", "--timeout", "5"]) == 0
+    assert main(["streams", "validate", str(file.path), "--connect", "--timeout", "5"]) == 0
 
 
 def test_what_the_next_start_would_do(
     cluster_a: KafkaBroker,
     cluster_b: KafkaBroker,
     topic: Topic,
-    metadata: MetadataFile,
+    file: MetadataFile,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -83,13 +71,13 @@ def test_what_the_next_start_would_do(
     kept, gone, new = topic(cluster_a), topic(cluster_a), topic(cluster_b, partitions=3)
     for name in (kept, gone):
         produce(cluster_a.bootstrap_servers, name, [(None, "1")])
-    metadata.write(s={"a": on(cluster_a, kept, gone)})
-    checkpoint = checkpoint_of(metadata, tmp_path / "checkpoint")
+    file.write(s={"a": part(cluster_a, kept, gone)})
+    checkpoint = checkpoint_of(file, tmp_path / "checkpoint")
     produce(cluster_a.bootstrap_servers, kept, [(None, "2"), (None, "3")])
     produce(cluster_a.bootstrap_servers, gone, [(None, "2")])
     produce(cluster_b.bootstrap_servers, new, [(None, "1")])
-    metadata.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new)})
-    assert streams(metadata, "--diff", checkpoint, "--output", "json") == 3
+    file.write(s={"renamed": part(cluster_a, kept), "b": part(cluster_b, new)})
+    assert streams(file, "--diff", checkpoint, "--output", "json") == 3
     found = json.loads(capsys.readouterr().out)
     assert [(c["change"], c["cluster"], c["topic"], c["partitions"], c["unread"]) for c in found["changes"]] == [
         ("removed", "a", gone, 1, 0),
@@ -100,8 +88,8 @@ def test_what_the_next_start_would_do(
     assert [text for text in texts if "'renamed' is the cluster that was 'a'" in text]
     assert [text for text in texts if f"topic '{gone}' was removed; 1 records are left unread" in text]
     assert found["differs"]
-    metadata.write(s={"renamed": on(cluster_a, kept), "b": on(cluster_b, new, f"{new}s")})
-    assert streams(metadata, "--diff", checkpoint) == 3
+    file.write(s={"renamed": part(cluster_a, kept), "b": part(cluster_b, new, f"{new}s")})
+    assert streams(file, "--diff", checkpoint) == 3
     shown = capsys.readouterr().out
     assert f"topic '{new}s' does not exist, say its brokers; did you mean '{new}'?" in shown
     assert "Positions of what is removed are kept for 7 d 0 h" in shown
@@ -112,26 +100,26 @@ def test_a_start_that_would_fail(
     cluster_a: KafkaBroker,
     cluster_b: KafkaBroker,
     topic: Topic,
-    metadata: MetadataFile,
+    file: MetadataFile,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A mistake in the addresses, and a cluster that is down: the error of the next start, before it happens."""
     name = topic(cluster_a, cluster_b)
     produce(cluster_a.bootstrap_servers, name, [(None, "1")])
-    metadata.write(s={"a": on(cluster_a, name)})
-    checkpoint = checkpoint_of(metadata, tmp_path / "checkpoint")
-    metadata.write(s={"a": on(cluster_b, name)})
-    assert streams(metadata, "--diff", checkpoint) == 1
+    file.write(s={"a": part(cluster_a, name)})
+    checkpoint = checkpoint_of(file, tmp_path / "checkpoint")
+    file.write(s={"a": part(cluster_b, name)})
+    assert streams(file, "--diff", checkpoint) == 1
     assert "The next start ends with CheckpointError: Cluster 'a' leads to Kafka cluster.id" in capsys.readouterr().out
-    metadata.write(s={"a": on(cluster_a, name), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
-    assert streams(metadata, "--diff", checkpoint) == 1
+    file.write(s={"a": part(cluster_a, name), "dead": {"bootstrapServers": NOWHERE, "topics": ["t"]}})
+    assert streams(file, "--diff", checkpoint) == 1
     shown = capsys.readouterr().out
     assert "error: Cluster 'dead' at 127.0.0.1:1 does not answer" in shown
     assert "cluster-failure-mode=fail" in shown
-    assert streams(metadata, "--diff", checkpoint, "-o", "cluster-failure-mode=isolate") == 3
-    metadata.write(s={"a": on(cluster_a, name)})
-    assert streams(metadata, "--diff", checkpoint, "-o", "startingOffsets=earliest") == 0
-    metadata.path.unlink()
-    assert streams(metadata, "--diff", checkpoint) == 1
+    assert streams(file, "--diff", checkpoint, "-o", "cluster-failure-mode=isolate") == 3
+    file.write(s={"a": part(cluster_a, name)})
+    assert streams(file, "--diff", checkpoint, "-o", "startingOffsets=earliest") == 0
+    file.path.unlink()
+    assert streams(file, "--diff", checkpoint) == 1
     assert "cannot be read" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.brokers import SECURED_USERS
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -103,8 +103,8 @@ def test_a_stream_on_several_clusters(
     produce(cluster_b.bootstrap_servers, name, [(None, "b")], partition=1)
     metadata = MetadataFile(tmp_path / "streams.yaml")
     clusters = {
-        "a": {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name, "missing"]},
-        "b": {"bootstrapServers": cluster_b.bootstrap_servers, "topics": [name]},
+        "a": part(cluster_a, name, "missing"),
+        "b": part(cluster_b, name),
         "dead": {"bootstrapServers": "127.0.0.1:1", "topics": [name]},
     }
     metadata.write(s=clusters)

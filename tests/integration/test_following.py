@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,22 +26,11 @@ from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.source.driver import monitor as monitor_module
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, read_all, read_batch
+from tests.engine import MetadataFile, Query, part, read_all, read_batch
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
-def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:
-    """A cluster's entry in the document."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": list(topics), **more}
 
 
 def write(broker: KafkaBroker, topic: str, *values: str, **more: Any) -> None:

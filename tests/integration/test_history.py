@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query, Row, read_batch
+from tests.engine import MetadataFile, Query, Row, part, read_batch
 from tests.histories import write
 
 pytestmark = pytest.mark.broker
@@ -24,10 +24,10 @@ Topic = Callable[..., str]
 RESTARTS = int(os.environ.get("HISTORY_RESTARTS", "40"))
 
 
-def fill(broker: KafkaBroker, topic: str, first: int, count: int, partitions: int = 3) -> None:
+def fill(broker: KafkaBroker, topic: str, count: int, partitions: int = 3) -> None:
     """Produce to each partition values that count on."""
     for partition in range(partitions):
-        values = [(None, f"{partition}-{i}".encode()) for i in range(first, first + count)]
+        values = [(None, f"{partition}-{i}".encode()) for i in range(count)]
         produce(broker.bootstrap_servers, topic, values, partition=partition)
 
 
@@ -58,9 +58,9 @@ def test_any_restart_across_the_switch_loses_and_repeats_nothing(
     brokers = {"a": cluster_a, "b": cluster_b}
     name = topic(*brokers.values(), partitions=3)
     file = MetadataFile(tmp_path / "streams.yaml")
-    file.write(s={c: {"bootstrapServers": b.bootstrap_servers, "topics": [name]} for c, b in brokers.items()})
+    file.write(s={c: part(b, name) for c, b in brokers.items()})
     for broker in brokers.values():
-        fill(broker, name, 0, 120)
+        fill(broker, name, 120)
     rows = read_batch(file.options())
     archive(tmp_path / "h", [row for row in rows if row["offset"] < 60 + 20 * row["partition"]])
     total = 2 * 3 * 120
@@ -91,7 +91,7 @@ def test_the_history_comes_first_and_says_what_is_guaranteed(
 ) -> None:
     """Rows are as from Kafka; a partition that the history lacks starts at its beginning; the switch adds no batch."""
     name = topic(cluster_a, partitions=3)
-    fill(cluster_a, name, 0, 100)
+    fill(cluster_a, name, 100)
     rows = read_batch(on(cluster_a, name))
     old = [row for row in rows if row["partition"] < 2 and row["offset"] < 50]
     archive(tmp_path / "h", old)
@@ -119,7 +119,7 @@ def test_records_that_retention_has_deleted_are_counted_at_the_start(
 ) -> None:
     """Nothing is read, and no offset is logged."""
     name = topic(cluster_a)
-    fill(cluster_a, name, 0, 100, partitions=1)
+    fill(cluster_a, name, 100, partitions=1)
     archive(tmp_path / "h", [row for row in read_batch(on(cluster_a, name)) if row["offset"] < 30])
     admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
     for deleted in admin.delete_records([TopicPartition(name, 0, 42)]).values():
@@ -137,7 +137,7 @@ def test_another_cluster_or_topic_of_the_same_name_is_refused(
     """If the archive says which ones it was made from."""
     name = topic(cluster_a, cluster_b)
     for broker in (cluster_a, cluster_b):
-        fill(broker, name, 0, 10, partitions=1)
+        fill(broker, name, 10, partitions=1)
     first = Query(on(cluster_a, name))
     first.step()
     state = first.document["clusters"]["kafka"]
@@ -180,7 +180,7 @@ def test_switching_at_a_time(cluster_a: KafkaBroker, topic: Topic, tmp_path: Pat
 def test_switching_at_offsets_that_are_given(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
     """The history may have no coordinates that help, or go on elsewhere."""
     name = topic(cluster_a)
-    fill(cluster_a, name, 0, 20, partitions=1)
+    fill(cluster_a, name, 20, partitions=1)
     archive(tmp_path / "h", read_batch(on(cluster_a, name))[:5])
     switch = {"history.switch": "starting-offsets", "startingOffsets": json.dumps({name: {"0": 12}})}
     query = Query(on(cluster_a, name, **{"history.path": str(tmp_path / "h"), **switch}))
@@ -194,7 +194,7 @@ def test_gaps_are_read_from_kafka_and_another_topic_of_the_name_is_refused(
 ) -> None:
     """In their place among the files, which have random names. The last record shows that the topic is the same."""
     name = topic(cluster_a)
-    fill(cluster_a, name, 0, 100, partitions=1)
+    fill(cluster_a, name, 100, partitions=1)
     found = read_batch(on(cluster_a, name))
     for file, first, last in (("b", 0, 30), ("a", 40, 80)):
         archive(tmp_path / "h" / file, found[first:last], files=1)

@@ -19,23 +19,12 @@ from dynamic_kafka.source.document.evidence import MoveRequest, Sync
 from dynamic_kafka.source.driver.movers import answer
 from dynamic_kafka.source.driver.record_log import OffsetSyncs, open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, read_batch
+from tests.engine import MetadataFile, Query, part, read_batch
 from tests.mirror_maker import mirror_maker
 
 pytestmark = pytest.mark.broker
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document that the test rewrites."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
-def part(broker: KafkaBroker, topic: str, **more: Any) -> dict[str, Any]:
-    """A cluster's entry in the document."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": [topic], **more}
 
 
 def write(broker: KafkaBroker, topic: str, first: int, count: int, **more: Any) -> None:
@@ -377,7 +366,7 @@ def test_the_command_says_where_positions_are_before_anything_moves(
     (checkpoint / "metadata").write_text('{"id": "x"}')
     (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{query.log[-1]}")
     (checkpoint / "commits" / "0").write_text("v1\n{}")
-    file.write(s={"b": {"bootstrapServers": cluster_b.bootstrap_servers, "topics": [name, empty]}})
+    file.write(s={"b": part(cluster_b, name, empty)})
     options = ["metadata-service=file", f"metadata-service.path={file.path}", "stream-ids=s"]
     command = ["offsets", "translate", str(checkpoint), "--from", "a", "--to", "b"]
     command += [part for option in options for part in ("-o", option)]

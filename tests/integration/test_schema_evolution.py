@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 
@@ -15,25 +13,13 @@ from dynamic_kafka import read_arrow
 from dynamic_kafka.errors import ConfigurationError, RegistryError, SchemaEvolutionError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.avro import message, record
 from tests.schema_registry import Proxy, SchemaRegistry
 
 pytestmark = pytest.mark.broker
 
 PROTO = 'syntax = "proto3"; message Order {{ int64 id = 1; {} }}'
 JSON_ID = {"id": {"type": "integer"}}
-
-
-def record(*fields: tuple[str, Any] | tuple[str, Any, Any], name: str = "Order") -> str:
-    """An Avro record: name, type, and a default if there is one."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
-    return json.dumps({"type": "record", "name": name, "fields": made})
-
-
-def avro(schema_id: int, schema: str, value: dict[str, Any]) -> bytes:
-    """A message as Confluent's serializer makes it."""
-    made = io.BytesIO()
-    fastavro.schemaless_writer(made, json.loads(schema), value)
-    return b"\0" + schema_id.to_bytes(4, "big") + made.getvalue()
 
 
 class World:
@@ -74,17 +60,10 @@ def ids(reader: pa.RecordBatchReader) -> list[int]:
     return [value["id"] for value in reader.read_all()["value"].to_pylist()]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SchemaRegistry]:
-    """A registry for all tests of this module."""
-    with SchemaRegistry() as running:
-        yield running
-
-
 @pytest.fixture
-def world(cluster_a: KafkaBroker, topic: Callable[..., str], server: SchemaRegistry) -> World:
+def world(cluster_a: KafkaBroker, topic: Callable[..., str], registry_server: SchemaRegistry) -> World:
     """A topic of the test's own, with Avro."""
-    return World(cluster_a, topic(cluster_a), server.url)
+    return World(cluster_a, topic(cluster_a), registry_server.url)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +86,14 @@ def world(cluster_a: KafkaBroker, topic: Callable[..., str], server: SchemaRegis
 def test_a_new_field_ends_the_query_and_the_next_one_reads_it(
     cluster_a: KafkaBroker,
     topic: Callable[..., str],
-    server: SchemaRegistry,
+    registry_server: SchemaRegistry,
     form: str,
     old: str,
     new: str,
     messages: tuple[bytes, bytes],
 ) -> None:
     """Also where a message that cannot be read is skipped. `ignore` reads the message without the field."""
-    world = World(cluster_a, topic(cluster_a), server.url, form)
+    world = World(cluster_a, topic(cluster_a), registry_server.url, form)
     first = world.register(old).to_bytes(4, "big")
     world.send(b"\0" + first + messages[0])
     assert ids(world.reader()) == [1]
@@ -163,7 +142,7 @@ def test_what_is_new_in_a_version(world: World, new: tuple[Any, ...], fields: tu
     old = old.replace('"name": "list", "type"', '"name": "list", "default": [], "type"')
     world.register(old)
     query = world.reader()
-    world.send(avro(world.register(schema), schema, value))
+    world.send(message(world.register(schema), schema, value))
     if fields is None:
         assert ids(query) == [1]
         return
@@ -180,9 +159,11 @@ def test_what_is_not_compared(world: World) -> None:
     other = record(("id", "long"), ("else", "long"), name="Other")
     elsewhere = world.register(other, f"{world.topic}-Other")
     value = {"id": 1, "gone": 2, "else": 3}
-    world.send(avro(first, versions[0], value), avro(second, versions[1], value), avro(elsewhere, other, value))
+    world.send(
+        message(first, versions[0], value), message(second, versions[1], value), message(elsewhere, other, value)
+    )
     assert ids(world.reader()) == [1, 1, 1]
-    world.send(avro(2**30, other, value))
+    world.send(message(2**30, other, value))
     with pytest.raises(Exception, match=f"schema with id {2**30}.*answered status 404"):
         ids(world.reader())
 
@@ -192,11 +173,11 @@ def test_fields_that_a_user_has_left_out_are_not_new(world: World) -> None:
     known = record(("id", "long"), ("unwanted", "long"))
     columns = pa.schema([("value", pa.struct([("id", pa.int64())]))])
     value = {"id": 1, "unwanted": 2, "more": 3}
-    world.send(avro(world.register(known), known, value))
+    world.send(message(world.register(known), known, value))
     query, at_first = world.reader(columns), world.reader(columns, schema_version="1")
     assert ids(world.reader(columns)) == [1]
     newer = record(("id", "long"), ("unwanted", "long"), ("more", "long"))
-    world.send(avro(world.register(newer), newer, value))
+    world.send(message(world.register(newer), newer, value))
     for planned in (query, at_first, world.reader(columns, schema_version="1")):
         with pytest.raises(SchemaEvolutionError, match="has the new fields more; the query was planned with version 1"):
             ids(planned)
@@ -208,17 +189,17 @@ def test_ids_in_headers_are_compared(world: World) -> None:
     old, new = record(("id", "long")), record(("id", "long"), ("more", "long"))
     world.register(old)
     query = world.reader(schema_id_location="header-or-prefix")
-    message = avro(world.register(new), new, {"id": 1, "more": 2})
-    world.send(message[5:], headers=[("__value_schema_id", message[:5])])
+    sent = message(world.register(new), new, {"id": 1, "more": 2})
+    world.send(sent[5:], headers=[("__value_schema_id", sent[:5])])
     with pytest.raises(SchemaEvolutionError, match="has the new fields more"):
         ids(query)
 
 
 def test_changes_are_compared_by_their_rows(
-    cluster_a: KafkaBroker, topic: Callable[..., str], server: SchemaRegistry
+    cluster_a: KafkaBroker, topic: Callable[..., str], registry_server: SchemaRegistry
 ) -> None:
     """Debezium adds fields to `source` with its versions; they are no columns."""
-    world = World(cluster_a, topic(cluster_a), server.url, "debezium-avro-confluent")
+    world = World(cluster_a, topic(cluster_a), registry_server.url, "debezium-avro-confluent")
 
     def envelope(row: str, *source: tuple[str, Any, Any]) -> str:
         return record(
@@ -234,10 +215,10 @@ def test_changes_are_compared_by_their_rows(
     change = {"before": None, "after": {"id": 1, "more": 2}, "source": {"table": "t", "ts_us": 3}, "op": "c"}
     first, second = (world.register(schema) for schema in schemas[:2])
     query = world.reader(schema_version="1")
-    world.send(avro(first, schemas[0], change), avro(second, schemas[1], change))
+    world.send(message(first, schemas[0], change), message(second, schemas[1], change))
     assert len(query.read_all()) == 2
     query = world.reader()
-    world.send(avro(world.register(schemas[2]), schemas[2], change))
+    world.send(message(world.register(schemas[2]), schemas[2], change))
     with pytest.raises(SchemaEvolutionError) as caught:
         query.read_all()
     assert caught.value.fields == ("more",)
@@ -257,7 +238,7 @@ def test_a_changed_type_ends_the_query(
     new = record(("id", "string"), *more)
     world.register(record(("id", "long")))
     query = world.reader()
-    world.send(avro(world.register(new), new, {"id": "x", "more": 1}))
+    world.send(message(world.register(new), new, {"id": "x", "more": 1}))
     with pytest.raises(error, match=text):
         ids(query)
 
@@ -270,13 +251,13 @@ def test_a_registry_that_is_down_fails_the_query(world: World) -> None:
     with Proxy(world.url) as proxy:
         world.url = proxy.url
         query = world.reader(**fast)
-        world.send(avro(first, old, {"id": 1}))
+        world.send(message(first, old, {"id": 1}))
         proxy.failures = [500] * 9
         with pytest.raises(RegistryError, match="answered status 500"):
             ids(query)
         with pytest.raises(RegistryError, match="asked for the latest schema"):
             world.reader(pa.schema([("value", pa.struct([("id", pa.int64())]))]), **fast)
         proxy.failures = []
-        world.send(avro(world.register(new), new, {"id": 1, "more": 2}))
+        world.send(message(world.register(new), new, {"id": 1, "more": 2}))
         with pytest.raises(SchemaEvolutionError):
             ids(world.reader(schema_version="1", **fast))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import datetime as dt
-import io
-import json
 import ssl
 import threading
 import time
@@ -17,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
@@ -35,6 +32,7 @@ from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.tables.derived import with_registry_columns
 from dynamic_kafka.sql.tables.table import table_of
+from tests.avro import message, record
 from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker
@@ -44,24 +42,10 @@ NAME = "avro-confluent"
 ADVICE = "; if producers put schema ids into headers, set 'avro-confluent.schema-id-location' to 'header-or-prefix'"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SchemaRegistry]:
-    """A registry for all tests of this module."""
-    with SchemaRegistry() as running:
-        yield running
-
-
 @pytest.fixture
 def subject(request: pytest.FixtureRequest) -> str:
     """A subject of the test's own."""
     return f"{request.node.name}-value"
-
-
-@pytest.fixture
-def proxy(server: SchemaRegistry) -> Iterator[Proxy]:
-    """A proxy of the test's own."""
-    with Proxy(server.url) as running:
-        yield running
 
 
 @pytest.fixture
@@ -84,20 +68,6 @@ def settings() -> Iterator[Callable[..., RegistrySettings]]:
             schema_registry.client(one).close()
 
 
-def record(*fields: tuple[str, Any] | tuple[str, Any, Any]) -> str:
-    """A writer's schema: name, type, and a default if there is one."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) == 3 else {})} for f in fields]
-    return json.dumps({"type": "record", "name": "User", "namespace": "com.acme", "fields": made})
-
-
-def message(schema_id: int, schema: str, value: dict[str, Any]) -> bytes:
-    """A message as Confluent's serializer makes it."""
-    encoded = io.BytesIO(b"\x00" + schema_id.to_bytes(4, "big"))
-    encoded.seek(5)
-    fastavro.schemaless_writer(encoded, json.loads(schema), value)
-    return encoded.getvalue()
-
-
 def columns(*given: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:
     """Columns: name, type, and whether they may be null."""
     return spark.StructType([spark.StructField(*column) for column in given])
@@ -114,10 +84,10 @@ def decode(
 
 
 def test_writers_of_many_versions_are_read_in_one_batch(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """Fields added, removed, moved and promoted, mixed with null, foreign and broken messages; each in its place."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     client = schema_registry.client(where)
     versions = [
         record(("id", "int"), ("name", "string")),
@@ -154,10 +124,10 @@ def test_writers_of_many_versions_are_read_in_one_batch(
 
 
 def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """That is no message's fault: all of a topic would be skipped. A message of another format is one."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     client = schema_registry.client(where)
     good, wrong, other = (
         record(("id", "int")),
@@ -178,10 +148,10 @@ def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
 
 
 def test_a_given_schema_brings_enums_and_defaults(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """`avro-confluent.schema` is the reader's schema."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     old = record(("kind", {"type": "enum", "name": "K", "symbols": ["A", "B", "Z"]}))
     given = record(
         ("kind", {"type": "enum", "name": "K", "symbols": ["B", "OTHER"], "default": "OTHER"}),
@@ -189,16 +159,16 @@ def test_a_given_schema_brings_enums_and_defaults(
     )
     schema_id = schema_registry.client(where).register(subject, "AVRO", old)
     schema = columns(("kind", spark.StringType(), False), ("country", spark.StringType(), False))
-    AVRO_CONFLUENT.check(schema, {f"{NAME}.url": server.url, f"{NAME}.schema": given})
+    AVRO_CONFLUENT.check(schema, {f"{NAME}.url": registry_server.url, f"{NAME}.schema": given})
     found = decode(where, [message(schema_id, old, {"kind": kind}) for kind in ("A", "B")], schema, given)
     assert found == [("OTHER", "DE"), ("B", "DE")]
 
 
 def test_times_and_decimals_of_other_writers_are_converted(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """By the unit and the scale in the writer's schema."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     text = record(
         ("us", {"type": "long", "logicalType": "timestamp-micros"}),
         ("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
@@ -216,19 +186,19 @@ def test_times_and_decimals_of_other_writers_are_converted(
 
 
 def test_what_is_written_is_read_by_confluents_own_deserializer(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """Header, id and body; the schema is under the subject, once."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-    where = settings(server.url)
+    where = settings(registry_server.url)
     schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
     text = schema_text(schema, legacy_timestamps=True)
     rows = pa.array([{"id": 1, "name": "x"}, None, {"id": 2, "name": None}], arrow_type(schema))
     messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
     assert messages[1] is None
-    with SchemaRegistryClient({"url": server.url}) as client:
+    with SchemaRegistryClient({"url": registry_server.url}) as client:
         read = AvroDeserializer(client)
         assert [read(m, None) for m in (messages[0], messages[2])] == [{"id": 1, "name": "x"}, {"id": 2, "name": None}]
         assert client.get_versions(subject) == [1]
@@ -236,16 +206,16 @@ def test_what_is_written_is_read_by_confluents_own_deserializer(
 
 
 def test_nothing_is_registered_for_null_rows_alone(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """Deletions need no schema."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     schema = columns(("id", spark.LongType()))
     rows = pa.nulls(3, arrow_type(schema))
     text = schema_text(schema, legacy_timestamps=True)
     assert avro_confluent._encode_batch(rows, where, subject, text).to_pylist() == [None] * 3
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{server.url}/subjects/{subject}/versions")
+        urllib.request.urlopen(f"{registry_server.url}/subjects/{subject}/versions")
 
 
 def test_a_schema_that_cannot_be_used_is_an_error_of_its_messages(
@@ -293,10 +263,12 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
 
 
 def test_many_may_register_the_same_new_schema_at_once(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """As the tasks of a new query do; all get the same id."""
-    clients = [schema_registry.client(settings(server.url, properties={"max.retries": str(n)})) for n in range(8)]
+    clients = [
+        schema_registry.client(settings(registry_server.url, properties={"max.retries": str(n)})) for n in range(8)
+    ]
     together = threading.Barrier(len(clients))
 
     def register(client: Registry, version: int) -> int:
@@ -309,17 +281,17 @@ def test_many_may_register_the_same_new_schema_at_once(
 
 
 def test_a_table_without_columns_has_those_of_the_latest_schema(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """Of Avro, JSON Schema and Protobuf; the subject is that of the topic. A subject that does not exist says so."""
     topic = subject.removesuffix("-value")
-    client = schema_registry.client(settings(server.url))
+    client = schema_registry.client(settings(registry_server.url))
     client.register(f"{topic}-value", "AVRO", record(("id", "long"), ("name", ["null", "string"])))
     client.register(f"{topic}-json-value", "JSON", '{"type": "object", "properties": {"id": {"type": "integer"}}}')
     client.register(f"{topic}-proto-value", "PROTOBUF", 'syntax = "proto3"; message M { repeated int32 a = 1; }')
 
     def columns(name: str, format_: str) -> list[str]:
-        options = f"'topic' = '{name}', 'format' = '{format_}', '{format_}.url' = '{server.url}'"
+        options = f"'topic' = '{name}', 'format' = '{format_}', '{format_}.url' = '{registry_server.url}'"
         kafka = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'k:1', 'properties.group.id' = 'g'"
         statement = parse_statement(f"CREATE TABLE t WITH ({kafka}, {options})")
         assert isinstance(statement, CreateTable)
@@ -338,13 +310,13 @@ def test_a_table_without_columns_has_those_of_the_latest_schema(
 
 
 def test_a_writer_with_new_fields_is_told_once(
-    server: SchemaRegistry,
+    registry_server: SchemaRegistry,
     settings: Callable[..., RegistrySettings],
     subject: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """By the table that has the registry's schema. One with columns of its own may leave fields out."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     old, new = record(("id", "long")), record(("id", "long"), ("more", "string"))
     schema_id = schema_registry.client(where).register(subject, "AVRO", new)
     messages: list[bytes | None] = [message(schema_id, new, {"id": 1, "more": "x"})]
@@ -359,10 +331,10 @@ def test_a_writer_with_new_fields_is_told_once(
 
 
 def test_references_are_followed(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """Also through others, each after those it needs."""
-    where = settings(server.url)
+    where = settings(registry_server.url)
     client = schema_registry.client(where)
     inner = '{"type":"record","name":"ns.Inner","fields":[{"name":"x","type":"int"}]}'
     middle = '{"type":"record","name":"ns.Middle","fields":[{"name":"i","type":"ns.Inner"}]}'
@@ -384,12 +356,14 @@ def test_references_are_followed(
 
 
 def test_an_incompatible_schema_is_refused_with_a_remedy(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """The registry's own words are in it."""
-    client = schema_registry.client(settings(server.url))
+    client = schema_registry.client(settings(registry_server.url))
     client.register(subject, "AVRO", record(("id", "int")))
-    forward(f"{server.url}/config/{urllib.parse.quote(subject, safe='')}", "PUT", b'{"compatibility": "BACKWARD"}')
+    forward(
+        f"{registry_server.url}/config/{urllib.parse.quote(subject, safe='')}", "PUT", b'{"compatibility": "BACKWARD"}'
+    )
     with pytest.raises(RegistryError, match="is not compatible with the subject's versions") as caught:
         client.register(subject, "AVRO", record(("id", "string")))
     assert f"under the subject '{subject}'" in str(caught.value)
@@ -398,14 +372,14 @@ def test_an_incompatible_schema_is_refused_with_a_remedy(
 
 
 def test_without_auto_registration_a_schema_must_be_there(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
     """`auto.register.schemas` as an option, or as a property."""
     known, unknown = record(("id", "int")), record(("id", "long"))
-    schema_id = schema_registry.client(settings(server.url)).register(subject, "AVRO", known)
+    schema_id = schema_registry.client(settings(registry_server.url)).register(subject, "AVRO", known)
     for where in (
-        settings(server.url, **{"auto.register.schemas": False}),
-        settings(server.url, properties={"auto.register.schemas": "false"}),
+        settings(registry_server.url, **{"auto.register.schemas": False}),
+        settings(registry_server.url, properties={"auto.register.schemas": "false"}),
     ):
         assert schema_registry.client(where).register(subject, "AVRO", known) == schema_id
         with pytest.raises(RegistryError, match=r"register it first, or set 'avro-confluent\.auto\.register\.schemas'"):
@@ -448,10 +422,10 @@ def test_only_so_many_unknown_ids_are_kept(
 
 @pytest.mark.parametrize("path", ["/wrong", "/../../nothing"])
 def test_a_wrong_path_is_no_messages_fault(
-    server: SchemaRegistry, settings: Callable[..., RegistrySettings], path: str
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], path: str
 ) -> None:
     """Else all of a topic would be skipped; the URL is told."""
-    where = settings(server.url.replace("http://", "http://me:hunter2@") + path)
+    where = settings(registry_server.url.replace("http://", "http://me:hunter2@") + path)
     said = r"registry http://\*\*\*@127.*status 404.*; this is not a schema registry"
     with pytest.raises(RegistryError, match=said) as caught:
         decode(where, [b"\x00\x00\x00\x00\x01"], columns(("id", spark.LongType())))
@@ -601,10 +575,12 @@ def self_signed(folder: Path) -> tuple[Path, Path, Path]:
     return paths
 
 
-def test_a_client_is_one_for_equal_settings(server: SchemaRegistry, settings: Callable[..., RegistrySettings]) -> None:
+def test_a_client_is_one_for_equal_settings(
+    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings]
+) -> None:
     """Until it is closed."""
-    first = schema_registry.client(settings(server.url))
+    first = schema_registry.client(settings(registry_server.url))
     assert isinstance(first, Registry)
-    assert schema_registry.client(settings(server.url)) is first
+    assert schema_registry.client(settings(registry_server.url)) is first
     first.close()
-    assert schema_registry.client(settings(server.url)) is not first
+    assert schema_registry.client(settings(registry_server.url)) is not first

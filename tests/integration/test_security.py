@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant
-from tests.engine import MetadataFile, Query, read_all
+from tests.engine import MetadataFile, Query, part, read_all
 from tests.security.tries import read_values, sink, write_value
 
 pytestmark = pytest.mark.broker
@@ -130,7 +130,7 @@ def test_one_stream_over_clusters_with_different_logins(
     servers = login.pop("bootstrap.servers")
     file.write(
         s={
-            "plain": {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name]},
+            "plain": part(cluster_a, name),
             "secured": {"bootstrapServers": servers, "topics": [name], "properties": login},
         }
     )

@@ -12,7 +12,7 @@ import pytest
 
 from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query
+from tests.engine import MetadataFile, Query, part
 
 pytestmark = pytest.mark.broker
 
@@ -69,10 +69,7 @@ def test_a_cluster_that_is_gone_under_a_logged_batch(
     name = topic(cluster_a, mortal)
     for broker in (cluster_a, mortal):
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 10)
-    parts = {
-        key: {"bootstrapServers": broker.bootstrap_servers, "topics": [name]}
-        for key, broker in (("a", cluster_a), ("b", mortal))
-    }
+    parts = {key: part(broker, name) for key, broker in (("a", cluster_a), ("b", mortal))}
     file.write(s=parts)
     query = Query(file.options(**{"properties.default.api.timeout.ms": "2000"}))
     log_a_batch(query)

@@ -35,14 +35,14 @@ def uuid(number: int) -> str:
     return f"56308a07-9c89-4de8-9784-{number:012x}"
 
 
-def properties(caller: Caller, run: int, batch: int = 7) -> dict[str, str]:
+def properties(caller: Caller, run: int) -> dict[str, str]:
     """What Spark tells a task of a write."""
     session = f"spark-session-{uuid(run)}-execution"
     if caller == "connect":
         session = f"SparkConnect_OperationTag_User__Session_{uuid(run)}_Operation_{uuid(99)}"
     found = {"spark.job.tags": session, **dict.fromkeys(SWITCHED_OFF, "false")}
     if caller == "foreachBatch":
-        found |= {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": uuid(run), "streaming.sql.batchId": str(batch)}
+        found |= {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": uuid(run), "streaming.sql.batchId": "7"}
     return found
 
 

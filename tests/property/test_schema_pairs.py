@@ -23,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.avro import read
+from tests.avro import read, written
 from tests.protobuf_messages import file_of, message_of
 
 from dynamic_kafka.errors import ConfigurationError
@@ -164,15 +164,11 @@ def test_avro_of_another_schema_is_read_as_fastavro_reads_it(seed: int) -> None:
     writer = avro_record(random, [])
     schema = changed(deepcopy(writer), random, nullable=False)
     values = [avro_value(writer, random) for _ in range(random.randint(1, 5))]
-    written = []
-    for value in values:
-        encoded = io.BytesIO()
-        fastavro.schemaless_writer(encoded, writer, value)
-        written.append(encoded.getvalue())
+    messages = [written(writer, value) for value in values]
     known = parse_schema(json.dumps(schema))
     target = arrow_type(avro_columns.columns_of(known))
-    found = read(written, parse_schema(json.dumps(writer)), known, target)
-    expected = [fastavro.schemaless_reader(io.BytesIO(m), writer, schema) for m in written]
+    found = read(messages, parse_schema(json.dumps(writer)), known, target)
+    expected = [fastavro.schemaless_reader(io.BytesIO(m), writer, schema) for m in messages]
     assert found.to_pylist() == [as_arrow(value, target) | {ERROR: None} for value in expected]
 
 

@@ -111,3 +111,11 @@ def files(spark: SparkSession, tmp_path: Path) -> Files:
 def checkpoint(tmp_path: Path) -> str:
     """A new checkpoint."""
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def stopped(spark: SparkSession) -> Iterator[None]:
+    """No query is left."""
+    yield
+    for query in spark.streams.active:
+        query.stop()

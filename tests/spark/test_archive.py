@@ -14,29 +14,23 @@ from pyspark.sql import functions as F  # noqa: N812
 from dynamic_kafka import archive
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.sinks import finish, replay_last_batch
 from tests.spark.tables import Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-@pytest.fixture
-def metadata(tmp_path: Path) -> MetadataFile:
-    """A metadata document."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
 def on(*topics: str, **clusters: KafkaBroker) -> dict[str, dict[str, object]]:
     """These topics on clusters, for `MetadataFile.write`."""
-    return {name: {"bootstrapServers": b.bootstrap_servers, "topics": list(topics)} for name, b in clusters.items()}
+    return {name: part(b, *topics) for name, b in clusters.items()}
 
 
-def stream(spark: SparkSession, metadata: MetadataFile, **options: str) -> DataFrame:
+def stream(spark: SparkSession, file: MetadataFile, **options: str) -> DataFrame:
     """The stream `s` from its earliest offsets on."""
     return (
         spark.readStream.format("dynamic-kafka")
-        .options(**metadata.options("s"), startingOffsets="earliest", includeHeaders="true", **options)
+        .options(**file.options("s"), startingOffsets="earliest", includeHeaders="true", **options)
         .load()
     )
 
@@ -51,7 +45,7 @@ def test_each_record_is_archived_once_with_its_coordinates(
     spark: SparkSession,
     cluster_a: KafkaBroker,
     cluster_b: KafkaBroker,
-    metadata: MetadataFile,
+    file: MetadataFile,
     topic: Topic,
     tmp_path: Path,
     checkpoint: str,
@@ -60,15 +54,15 @@ def test_each_record_is_archived_once_with_its_coordinates(
     name, path = topic(cluster_a, cluster_b, partitions=2), str(tmp_path / "archive")
     for broker in (cluster_a, cluster_b):
         produce(broker.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(50)])
-    metadata.write(s=on(name, a=cluster_a, b=cluster_b))
+    file.write(s=on(name, a=cluster_a, b=cluster_b))
 
-    run(stream(spark, metadata, maxOffsetsPerTrigger="30"), path, checkpoint)
+    run(stream(spark, file, maxOffsetsPerTrigger="30"), path, checkpoint)
     once = set(archive.files(path))
     replay_last_batch(checkpoint)
-    run(stream(spark, metadata, maxOffsetsPerTrigger="30"), path, checkpoint)
+    run(stream(spark, file, maxOffsetsPerTrigger="30"), path, checkpoint)
     assert set(archive.files(path)) == once
     produce(cluster_a.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(50, 60)])
-    run(stream(spark, metadata), path, str(tmp_path / "another"))
+    run(stream(spark, file), path, str(tmp_path / "another"))
     found = archive.verify(path)
     assert found.is_sound
     assert sum(report.records for report in found.partitions) == 110
@@ -82,20 +76,20 @@ def test_each_record_is_archived_once_with_its_coordinates(
     assert archive.compact(path, before=tomorrow).days
     columns = ["cluster", "topic", "partition", "offset", "key", "value", "timestamp", "headers"]
     archived = spark.read.parquet(*archive.files(path)).select(columns)
-    kafka = spark.read.format("dynamic-kafka").options(**metadata.options("s"), includeHeaders="true").load()
+    kafka = spark.read.format("dynamic-kafka").options(**file.options("s"), includeHeaders="true").load()
     assert archived.exceptAll(kafka.select(columns)).count() == 0
     assert archived.count() == kafka.count() == 110
 
 
 @pytest.mark.slow
 def test_a_filter_and_more_columns_are_archived_and_what_repeats_rows_is_refused(
-    spark: SparkSession, cluster_a: KafkaBroker, metadata: MetadataFile, topic: Topic, tmp_path: Path
+    spark: SparkSession, cluster_a: KafkaBroker, file: MetadataFile, topic: Topic, tmp_path: Path
 ) -> None:
     """Filtered offsets were read, so they are no gap. Rows that come twice are none of Kafka's."""
     name, path = topic(cluster_a), str(tmp_path / "archive")
     produce(cluster_a.bootstrap_servers, name, [(None, f"v{i}") for i in range(10)])
-    metadata.write(s=on(name, a=cluster_a))
-    rows = stream(spark, metadata)
+    file.write(s=on(name, a=cluster_a))
+    rows = stream(spark, file)
 
     filtered = rows.where("offset % 2 = 1").withColumn("text", F.col("value").cast("string")).drop("key", "headers")
     run(filtered, path, str(tmp_path / "filtered"))
@@ -121,23 +115,23 @@ def test_a_query_reads_an_archive_and_goes_on_with_kafka(
     spark: SparkSession,
     cluster_a: KafkaBroker,
     cluster_b: KafkaBroker,
-    metadata: MetadataFile,
+    file: MetadataFile,
     topic: Topic,
     tmp_path: Path,
     checkpoint: str,
 ) -> None:
     """Each record once, behind a transaction at the end of the archive, after a failed batch and a compaction."""
     name, path = topic(cluster_a, cluster_b, partitions=2), str(tmp_path / "archive")
-    metadata.write(s=on(name, a=cluster_a, b=cluster_b))
+    file.write(s=on(name, a=cluster_a, b=cluster_b))
     for broker in (cluster_a, cluster_b):
         produce(broker.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(40)])
         produce(broker.bootstrap_servers, name, [(None, b"v")], partition=1, transactional="commit")
-    run(stream(spark, metadata, maxOffsetsPerTrigger="50"), path, str(tmp_path / "archiving"))
+    run(stream(spark, file, maxOffsetsPerTrigger="50"), path, str(tmp_path / "archiving"))
     for broker in (cluster_a, cluster_b):
         produce(broker.bootstrap_servers, name, [(f"k{i}", f"v{i}") for i in range(40, 60)])
 
     found: list[tuple[str, int, int]] = []
-    options = metadata.options("s", **{"history.path": path, "maxOffsetsPerTrigger": "30"})
+    options = file.options("s", **{"history.path": path, "maxOffsetsPerTrigger": "30"})
 
     def take(batch: DataFrame, number: int) -> None:
         rows = [(r["cluster"], r["partition"], r["offset"]) for r in batch.collect()]
@@ -157,5 +151,5 @@ def test_a_query_reads_an_archive_and_goes_on_with_kafka(
         tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
         archive.compact(path, before=tomorrow)
     assert failed
-    kafka = spark.read.format("dynamic-kafka").options(**metadata.options("s")).load()
+    kafka = spark.read.format("dynamic-kafka").options(**file.options("s")).load()
     assert sorted(found) == sorted((r["cluster"], r["partition"], r["offset"]) for r in kafka.collect())

@@ -30,7 +30,7 @@ from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import Topic
-from tests.spark.texts import decode
+from tests.spark.texts import decode, struct
 from tests.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -61,13 +61,6 @@ ROW: dict[str, Any] = {
 }
 
 
-def ddl(text: str) -> StructType:
-    """Columns in Spark's DDL."""
-    schema = StructType.fromDDL(text)
-    assert isinstance(schema, StructType)
-    return schema
-
-
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[Any]:
     """Sets the session's configuration for one test."""
@@ -90,7 +83,7 @@ def conf(spark: SparkSession) -> Iterator[Any]:
 def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str, Any]) -> None:
     """Values, nulls, a null row as a null message, in either encoding and mapping."""
     conf("spark.sql.timeType.enabled", "true")  # as Spark wants it for a TIME(3)
-    schema = ddl(DDL)
+    schema = struct(DDL)
     nulls = dict.fromkeys(ROW) | {"i64": 1}
     columns = StructType([StructField("n", LongType()), StructField("r", schema)])
     rows = spark.createDataFrame([(1, ROW), (2, nulls), (3, None)], columns)
@@ -125,7 +118,7 @@ def test_the_sessions_time_zone_and_arrow_types_change_nothing(
     """A TIMESTAMP is the same instant, and bytes are the same bytes."""
     conf("spark.sql.session.timeZone", zone)
     conf("spark.sql.execution.arrow.useLargeVarTypes", large)
-    schema = ddl("ts TIMESTAMP, ntz TIMESTAMP_NTZ, s STRING, x BINARY, a ARRAY<STRING>")
+    schema = struct("ts TIMESTAMP, ntz TIMESTAMP_NTZ, s STRING, x BINARY, a ARRAY<STRING>")
     frame = spark.sql(
         "SELECT struct(timestamp_millis(1700000000123) ts, TIMESTAMP_NTZ'2020-01-01 00:00:00' ntz, 'é' s, X'00ff' x, "
         "array('p', 'q') a) r"
@@ -155,7 +148,7 @@ def test_the_sessions_time_zone_and_arrow_types_change_nothing(
 def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession, conf: Any) -> None:
     """As many rows as messages, each beside its own number."""
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    schema = ddl("id BIGINT NOT NULL, name STRING")
+    schema = struct("id BIGINT NOT NULL, name STRING")
     frame = spark.range(0, 5000, 1, 3)
     messages = frame.select(
         "id", AVRO.encode(F.struct("id", F.concat(F.lit("n"), "id").alias("name")), schema, {}).alias("v")
@@ -177,7 +170,7 @@ def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession
 
 def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSession) -> None:
     """A null in a column that must not be null, hidden behind a cast."""
-    schema = ddl("id BIGINT NOT NULL")
+    schema = struct("id BIGINT NOT NULL")
     frame = spark.sql("SELECT struct(CAST(NULL AS BIGINT) id) r")
     with pytest.raises(PythonException, match="A row's column 'id' is null"):
         frame.select(AVRO.encode(F.col("r"), schema, {})).collect()
@@ -186,7 +179,7 @@ def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSes
 def test_a_timestamp_keeps_its_microseconds_or_fails(spark: SparkSession) -> None:
     """Only `TIMESTAMP(3)` of a SQL table, which the metadata says, gives them up; else the error says what to set."""
     frame = spark.sql("SELECT struct(timestamp_micros(1700000000123456) ts) r")
-    micros = ddl("ts TIMESTAMP")
+    micros = struct("ts TIMESTAMP")
     millis = StructType([StructField("ts", micros["ts"].dataType, metadata={"precision": 3})])
     within = StructType([StructField("a", ArrayType(millis))])
 
@@ -216,13 +209,13 @@ def test_it_is_found_by_its_name_and_its_options_are_flinks() -> None:
         "avro.open.fastread",
     ]
     with pytest.raises(ConfigurationError, match="Column 'i'"):
-        AVRO.check(ddl("i INTERVAL DAY TO SECOND"), {})
+        AVRO.check(struct("i INTERVAL DAY TO SECOND"), {})
 
 
 @pytest.mark.broker
 def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Written and read through a real registry; one that is down fails the query, and says which."""
-    schema = ddl("id BIGINT NOT NULL, name STRING")
+    schema = struct("id BIGINT NOT NULL, name STRING")
     with SchemaRegistry() as registry:
         options = {"avro-confluent.url": registry.url, "avro-confluent.subject": "people-value"}
         frame = spark.range(0, 1000, 1, 4).select("id", F.concat(F.lit("n"), "id").alias("name"))
@@ -279,12 +272,12 @@ def _by_options(spark: SparkSession, url: str, broker: KafkaBroker, topic: str) 
 
 
 def _with_kind(columns: str, row: Mapping[str, object]) -> StructType:
-    return ddl(f"{columns}, row_kind STRING" if "row_kind" in row else columns)
+    return struct(f"{columns}, row_kind STRING" if "row_kind" in row else columns)
 
 
 def _debezium_round_trip(spark: SparkSession, url: str) -> None:
     """Changes are written as Flink writes them, an update as a deletion and an insertion, and are read again."""
-    schema = ddl("id BIGINT NOT NULL, at TIMESTAMP")
+    schema = struct("id BIGINT NOT NULL, at TIMESTAMP")
     options = {"debezium-avro-confluent.url": url, "debezium-avro-confluent.subject": "changes-value"}
     rows = ["+I 1 60", "-U 1 60", "+U 1 120", "-D 1 120"]
     changes = spark.createDataFrame([row.split() for row in rows], "row_kind STRING, id STRING, s STRING").select(
@@ -311,7 +304,7 @@ def _debezium_round_trip(spark: SparkSession, url: str) -> None:
 
 def _ids_in_headers(spark: SparkSession, url: str) -> None:
     """The last header with the part's name has the id; a message without one, or with a null, has it before itself."""
-    schema = ddl("id BIGINT NOT NULL")
+    schema = struct("id BIGINT NOT NULL")
     options = {"avro-confluent.url": url, "avro-confluent.subject": "headers-value"}
     rows = spark.range(1, 2).select(AVRO_CONFLUENT.encode(F.struct("id"), schema, options).alias("v"))
     with_prefix = bytes(rows.collect()[0].v)
@@ -337,7 +330,7 @@ def _ids_in_headers(spark: SparkSession, url: str) -> None:
 
 def _json_schema_round_trip(spark: SparkSession, url: str) -> None:
     """JSON behind the id of its schema; numbers are what the schema of the id says; what is damaged is an error."""
-    schema = ddl("id BIGINT NOT NULL, at TIMESTAMP_NTZ, price DECIMAL(10, 2)")
+    schema = struct("id BIGINT NOT NULL, at TIMESTAMP_NTZ, price DECIMAL(10, 2)")
     options = {"json-schema-confluent.url": url, "json-schema-confluent.subject": "json-value"}
     row = {"id": 1, "at": dt.datetime(2024, 1, 31, 12), "price": Decimal("1.50")}  # noqa: DTZ001
     rows = spark.createDataFrame([(row,), (None,)], StructType([StructField("r", schema)]))

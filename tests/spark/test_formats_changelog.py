@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format
 from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
 from tests.spark.tables import DEBEZIUM
-from tests.spark.texts import Message, decode, examples, frame
+from tests.spark.texts import Message, decode, examples, frame, struct
 
 pytestmark = pytest.mark.spark
 
@@ -49,13 +49,6 @@ def parsed(found: Format, options: Options) -> dict[str, Any]:
     return {
         key: known[key].parse(text) for key, text in ((f"{found.name}.{name}", text) for name, text in options.items())
     }
-
-
-def struct(ddl: str) -> StructType:
-    """A schema from its fields."""
-    schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
-    return schema
 
 
 def decoded_all(spark: SparkSession, cases: Sequence[Case]) -> list[list[Any]]:

@@ -34,7 +34,7 @@ from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.schema_registry import client
 from dynamic_kafka.formats.schema_registry_settings import settings as registry_settings
 from tests.schema_registry import SchemaRegistry
-from tests.spark.texts import decode
+from tests.spark.texts import decode, struct
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def decoded(
 ) -> list[dict[str, Any] | None]:
     """What is decoded of each message."""
     frame = spark.createDataFrame([(message,) for message in messages], BYTES).coalesce(1)
-    result = decode(found, F.col("value"), columns(ddl), named(found, keys(options)))
+    result = decode(found, F.col("value"), struct(ddl), named(found, keys(options)))
     return [
         None if row.v is None else row.v.asDict(recursive=True) for row in frame.select(result.alias("v")).collect()
     ]
@@ -80,17 +80,10 @@ def encoded(
     spark: SparkSession, found: Format, table: StructType | str, rows: Iterable[Any], **options: Any
 ) -> list[bytes | None]:
     """What is encoded of each row."""
-    type_ = columns(table) if isinstance(table, str) else table
+    type_ = struct(table) if isinstance(table, str) else table
     frame = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", type_)])).coalesce(1)
     result = found.encode(F.col("row"), type_, named(found, keys(options)))
     return [None if row.v is None else bytes(row.v) for row in frame.select(result.alias("v")).collect()]
-
-
-def columns(ddl: str) -> StructType:
-    """A table's columns."""
-    found = StructType.fromDDL(ddl)
-    assert isinstance(found, StructType)
-    return found
 
 
 def keys(options: Options) -> dict[str, Any]:
@@ -158,7 +151,7 @@ def test_a_message_is_decoded_once_however_many_fields_are_selected(
 ) -> None:
     """Spark joins equal calls of a function into one."""
     generate(decoded_once=order_of("decoded_once"))
-    schema = columns(ORDER_DDL)
+    schema = struct(ORDER_DDL)
     options = {"protobuf.message-class-name": "decoded_once_pb2:Order"}
     row = decode(PROTOBUF, F.col("value"), schema, options).alias("r")
     frame = spark.createDataFrame([(b"",)], BYTES).select(row).select("r.id", "r.item", "r.line.amount", f"r.{ERROR}")
@@ -271,7 +264,7 @@ message Envelope { Value before = 1; Value after = 2; Source source = 3; string 
 def test_changes_of_debezium_are_rows(spark: SparkSession, registry: Registry) -> None:
     """Those of Connect's converter, and those that are written: an update is a deletion and an insertion, as in Flink."""
     changes = DEBEZIUM_PROTOBUF_CONFLUENT
-    schema = columns("id bigint not null, name string")
+    schema = struct("id bigint not null, name string")
     options = {f"{changes.name}.url": registry.url, f"{changes.name}.subject": "changes-value"}
     schema_id = registry.register(in_base64(ENVELOPE))
     images = b"\x0a\x02\x08\x01" + b"\x12\x05\x08\x01\x12\x01b"  # id 1 before, and with a name after
@@ -375,7 +368,7 @@ def test_a_column_of_another_type_than_its_field_fails_the_query(registry: Regis
         f"Schema with id {schema_id} does not fit the columns: Column 'id' is of type bigint, but field A.id is string"
     )
     with pytest.raises(ConfigurationError, match=said):
-        decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(columns("id bigint"), options))
+        decode_batch([framed(schema_id, b"\x0a\x01x")], _reading(struct("id bigint"), options))
 
 
 @pytest.mark.slow
@@ -385,7 +378,7 @@ def test_what_is_not_known_or_not_compiled_is_asked_for_once(
 ) -> None:
     """However many headers and batches name it."""
     options = {"protobuf-confluent.url": registry.url, "protobuf-confluent.properties.max.retries": "0"}
-    reading = _reading(columns("id bigint"), options)
+    reading = _reading(struct("id bigint"), options)
     asked: list[str] = []
     answers = {"1001": {"schema": "message", "schemaType": "PROTOBUF"}}
 
@@ -420,7 +413,7 @@ def test_what_is_not_known_or_not_compiled_is_asked_for_once(
 def test_a_protoc_that_does_not_end_is_no_records_fault(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine would make an error of every record; the next try compiles again."""
     schema_id = registry.register('syntax="proto3"; message Late { int64 id = 1; }')
-    reading = _reading(columns("id bigint"), {"protobuf-confluent.url": registry.url})
+    reading = _reading(struct("id bigint"), {"protobuf-confluent.url": registry.url})
     with monkeypatch.context() as patched:
         patched.setattr(protobuf_schemas, "_PROTOC_TIMEOUT_S", 0.001)
         with pytest.raises(RegistryError, match=r"protoc did not compile a schema within 0\.001 s") as caught:
@@ -517,7 +510,7 @@ def test_settings_that_lead_nowhere_are_no_records_fault() -> None:
         "protobuf-confluent.url": "http://localhost:8081",
         "protobuf-confluent.bearer-auth.token": "${env:NOT_SET}",
     }
-    reading = _reading(columns("id bigint"), options)
+    reading = _reading(struct("id bigint"), options)
     with pytest.raises(ConfigurationError, match="NOT_SET"):
         decode_batch([framed(1, b"")], reading)
 
@@ -651,7 +644,7 @@ def test_options_that_do_not_go_together_are_named(spark: SparkSession, options:
     """Before anything is read."""
     whole = {key: value for key, value in {"url": "http://localhost:8081", **options}.items() if value}
     with pytest.raises(ConfigurationError, match=said):
-        PROTOBUF_CONFLUENT.check(columns(ORDER_DDL), named(PROTOBUF_CONFLUENT, keys(whole)))
+        PROTOBUF_CONFLUENT.check(struct(ORDER_DDL), named(PROTOBUF_CONFLUENT, keys(whole)))
 
 
 def test_a_class_and_a_schema_are_not_given_together(spark: SparkSession, generate: Callable[..., ModuleType]) -> None:
@@ -660,7 +653,7 @@ def test_a_class_and_a_schema_are_not_given_together(spark: SparkSession, genera
     options = {"url": "http://localhost:8081", "message-class-name": "both_given_pb2:Order"}
     for other in ({"schema": ORDER}, {"message-name": "shop.Order"}):
         with pytest.raises(ConflictingOptionsError):
-            PROTOBUF_CONFLUENT.check(columns(ORDER_DDL), named(PROTOBUF_CONFLUENT, {**options, **other}))
+            PROTOBUF_CONFLUENT.check(struct(ORDER_DDL), named(PROTOBUF_CONFLUENT, {**options, **other}))
 
 
 def test_writing_needs_a_subject_and_columns_that_can_be_fields(write: Write) -> None:
@@ -675,7 +668,7 @@ def test_writing_needs_a_subject_and_columns_that_can_be_fields(write: Write) ->
 @given(data=st.data())
 def test_damaged_bytes_cost_no_row(registry: Registry, data: st.DataObject) -> None:
     """In the header or behind it: each record gives one row or one error, an undamaged one its row."""
-    reading = _reading(columns("id bigint, item string"), {"protobuf-confluent.url": registry.url})
+    reading = _reading(struct("id bigint, item string"), {"protobuf-confluent.url": registry.url})
     schema_id = registry.register(ORDER, "fuzzed")
     good = framed(schema_id, b"\x08\x07\x12\x01x")
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StreamingQuery
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.conftest import RecordingSink
 from tests.spark.tables import Topic
 from tests.versions import needs
@@ -108,8 +108,8 @@ def test_a_stream_follows_two_clusters(
     """Default trigger, watermark on the record's time, a cluster added while it runs, lag in the progress, a restart."""
     name = topic(cluster_a, cluster_b, partitions=2)
     file = MetadataFile(tmp_path / "streams.yaml")
-    a = {"bootstrapServers": cluster_a.bootstrap_servers, "topics": [name]}
-    b = {"bootstrapServers": cluster_b.bootstrap_servers, "topics": [name]}
+    a = part(cluster_a, name)
+    b = part(cluster_b, name)
     file.write(s={"a": a})
     produce(cluster_a.bootstrap_servers, name, [(None, b"v")] * 100)
     df = spark.readStream.format("dynamic-kafka").options(**file.options(startingOffsets="earliest")).load()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,6 @@ def of(found: Found, series: str, /, **labels: str) -> float | None:
     values = [value for key, value in found.get(f"dynamic_kafka_{series}", {}).items() if wanted <= set(key)]
     assert len(values) <= 1, (series, values)
     return values[0] if values else None
-
-
-@pytest.fixture
-def stopped(spark: SparkSession) -> Iterator[None]:
-    """No query is left."""
-    yield
-    for query in spark.streams.active:
-        query.stop()
 
 
 @pytest.mark.slow

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import fastavro
 import pytest
 from pyspark.errors import PySparkException
 
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.avro import record, written
 from tests.schema_registry import Proxy, SchemaRegistry
 from tests.spark.tables import Topic, as_batches, create, on, rows
 
@@ -24,35 +22,14 @@ SECRET = "me:hunter2"
 COLUMNS = "id BIGINT NOT NULL, name STRING, `more` ARRAY<STRING NOT NULL>, p INT METADATA FROM 'offset'"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SchemaRegistry]:
-    """A registry for all tests of this module."""
-    with SchemaRegistry() as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(server: SchemaRegistry) -> Iterator[Proxy]:
-    """A proxy before it, of the test's own."""
-    with Proxy(server.url) as running:
-        yield running
-
-
-def record(*fields: tuple[str, Any]) -> str:
-    """A schema of names and types."""
-    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields]})
-
-
 def body(schema: str, **row: Any) -> bytes:
     """A row in Avro's encoding."""
-    encoded = io.BytesIO()
-    fastavro.schemaless_writer(encoded, json.loads(schema), row)
-    return encoded.getvalue()
+    return written(json.loads(schema), row)
 
 
-def register(server: SchemaRegistry, subject: str, schema: str) -> bytes:
+def register(registry_server: SchemaRegistry, subject: str, schema: str) -> bytes:
     """Register a schema; return the five bytes before its messages."""
-    settings = schema_registry_settings.settings("avro-confluent", {"avro-confluent.url": server.url})
+    settings = schema_registry_settings.settings("avro-confluent", {"avro-confluent.url": registry_server.url})
     return b"\0" + schema_registry.client(settings).register(subject, "AVRO", schema).to_bytes(4, "big")
 
 
@@ -90,7 +67,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     env: TableEnvironment,
     cluster_a: KafkaBroker,
     topic: Topic,
-    server: SchemaRegistry,
+    registry_server: SchemaRegistry,
     proxy: Proxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,10 +75,10 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     name = topic(cluster_a)
     schemas = [
         record(("id", "int"), ("name", "string")),
-        record(("more", {"type": "array", "items": "string"}), ("x", ["null", "R"]), ("id", "long")),
+        record(("more", {"type": "array", "items": "string"}), ("x", ["null", "Order"]), ("id", "long")),
         record(("name", ["null", "string", "long"]), ("id", "long")),
     ]
-    headers = [register(server, f"{name}-{i}", schema) for i, schema in enumerate(schemas)]
+    headers = [register(registry_server, f"{name}-{i}", schema) for i, schema in enumerate(schemas)]
     messages = [
         headers[0] + body(schemas[0], id=1, name="a"),
         headers[1] + body(schemas[1], more=["x"], x=None, id=2),
@@ -130,7 +107,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     stream = env.execute_sql("SELECT id, name FROM lenient").collect()
     assert len(list(islice(stream, 4))) == 4
     later = record(("id", "long"), ("name", "string"), ("new", {"type": "map", "values": "long"}))
-    header = register(server, f"{name}-later", later)
+    header = register(registry_server, f"{name}-later", later)
     added = [header + body(later, id=i, name=f"n{i}", new={"k": i}) for i in range(100)]
     produce(cluster_a.bootstrap_servers, name, [(b"k", message) for message in added], partition=0)
     assert sorted(tuple(row) for row in islice(stream, 100)) == [(i, f"n{i}") for i in range(100)]
@@ -142,12 +119,12 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
 
 
 def test_a_registry_that_is_down_fails_the_query(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry, proxy: Proxy
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, registry_server: SchemaRegistry, proxy: Proxy
 ) -> None:
     """With its own error, and not with an error of each message; once it answers again, the query succeeds."""
     name = topic(cluster_a)
     schema = record(("id", "long"))
-    header = register(server, name, schema)
+    header = register(registry_server, name, schema)
     produce(cluster_a.bootstrap_servers, name, [(b"k", header + body(schema, id=i)) for i in range(10)], partition=0)
     options = on(cluster_a, name, format="avro-confluent") | {
         "avro-confluent.url": proxy.url,
@@ -162,7 +139,9 @@ def test_a_registry_that_is_down_fails_the_query(
 
     unfit = record(("id", "string"))
     other = topic(cluster_a)
-    produce(cluster_a.bootstrap_servers, other, [(b"k", register(server, other, unfit) + b"\x02a")], partition=0)
+    produce(
+        cluster_a.bootstrap_servers, other, [(b"k", register(registry_server, other, unfit) + b"\x02a")], partition=0
+    )
     create(env, "unfit", "id BIGINT", options | {"topic": other})
     reason = "does not fit the columns: id is written as string and is long here"
     assert reason in error(env, "SELECT * FROM unfit")

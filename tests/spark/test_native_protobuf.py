@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,6 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SchemaRegistry]:
-    """A registry for all tests of this module."""
-    with SchemaRegistry() as running:
-        yield running
-
-
 @pytest.mark.parametrize("name", ["protobuf", "protobuf-confluent"])
 def test_a_protobuf_table_is_decoded_where_it_is_read(
     env: TableEnvironment,
@@ -80,7 +72,7 @@ def test_a_protobuf_table_is_decoded_where_it_is_read(
 
 
 def test_schemas_of_a_registry_are_learned_as_they_appear(
-    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, server: SchemaRegistry
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, registry_server: SchemaRegistry
 ) -> None:
     """By their id and the message indexes; an id that nobody knows is an error of its message."""
     name = topic(cluster_a)
@@ -88,7 +80,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
         'syntax = "proto3"; message A { int64 id = 1; } message B { optional string item = 2; int64 id = 3; }',
         'syntax = "proto3"; message C { string item = 1; sint64 id = 2; }',
     ]
-    settings = schema_registry_settings.settings("protobuf-confluent", {"protobuf-confluent.url": server.url})
+    settings = schema_registry_settings.settings("protobuf-confluent", {"protobuf-confluent.url": registry_server.url})
     client = schema_registry.client(settings)
     ids = [client.register(f"{name}-{i}", "PROTOBUF", text) for i, text in enumerate(texts)]
     messages = [
@@ -102,7 +94,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
         header_of(ids[0], [0]) + b"\x08\x07",
     ]
     produce(cluster_a.bootstrap_servers, name, [(b"k", message) for message in messages], partition=0)
-    options = on(cluster_a, name, format="protobuf-confluent") | {"protobuf-confluent.url": server.url}
+    options = on(cluster_a, name, format="protobuf-confluent") | {"protobuf-confluent.url": registry_server.url}
     columns = "o BIGINT METADATA FROM 'offset', id BIGINT, item STRING"
     create(env, "lenient", columns, options | {"format.on-error": "skip"})
     create(env, "ignoring", columns, options | {"protobuf-confluent.ignore-parse-errors": "true"})

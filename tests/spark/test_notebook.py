@@ -19,7 +19,7 @@ from tests.engine import MetadataFile
 from tests.spark.tables import Topic
 from tests.versions import needs
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, needs("lastProgress")]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, needs("lastProgress"), pytest.mark.usefixtures("stopped")]
 
 Show = Callable[[object], str | None]
 
@@ -32,13 +32,6 @@ def _show() -> Iterator[Show]:
         yield lambda value: cast("Any", shell).display_formatter.format(value)[0].get("text/html")
     finally:
         InteractiveShell.clear_instance()
-
-
-@pytest.fixture(autouse=True)
-def _stopped(spark: SparkSession) -> Iterator[None]:
-    yield
-    for query in spark.streams.active:
-        query.stop()
 
 
 def _shown(show: Show, query: StreamingQuery, *parts: str) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +14,7 @@ from dynamic_kafka.formats.schema_registry import Registry
 from dynamic_kafka.functions import from_kafka
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.avro import message
 from tests.schema_registry import SchemaRegistry
 from tests.spark.sinks import fault, once, run, values
 from tests.spark.tables import Topic, create, ddl, on
@@ -38,13 +36,6 @@ def registry(url: str) -> Registry:
 
 OLD = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 NEW = OLD.replace("}]}", '}, {"name": "more", "type": ["null", "string"], "default": null}]}')
-
-
-def message(schema_id: int, schema: str, value: dict[str, Any]) -> bytes:
-    """As Confluent's serializer makes it."""
-    made = io.BytesIO()
-    fastavro.schemaless_writer(made, json.loads(schema), value)
-    return b"\0" + schema_id.to_bytes(4, "big") + made.getvalue()
 
 
 @pytest.mark.slow

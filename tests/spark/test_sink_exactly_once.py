@@ -21,7 +21,7 @@ from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.testing import KafkaBroker, wait_until
 from tests.crash.sink_world import World
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.sinks import (
     Files,
     fault,
@@ -402,11 +402,6 @@ def test_the_transactions_of_others_are_not_touched(
 # --- several clusters ---------------------------------------------------------------------------------------------------
 
 
-def cluster(broker: KafkaBroker, *topics: str) -> dict[str, object]:
-    """A cluster's part of a stream."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": list(topics)}
-
-
 def by_file(metadata: MetadataFile, guarantee: str, prefix: str = "", **more: str) -> dict[str, str]:
     """Options for the stream `s` of a metadata file."""
     found = {
@@ -429,7 +424,7 @@ def test_two_clusters_in_one_batch(
 ) -> None:
     """The column `cluster` says where each row goes, and one decision covers both clusters."""
     name = topic(cluster_a, cluster_b)
-    metadata.write(s={"a": cluster(cluster_a, name), "b": cluster(cluster_b, name)})
+    metadata.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
     rows = spark.createDataFrame([("a", "1"), ("b", "2"), ("a", "3")], "cluster string, value string").coalesce(1)
     options = by_file(metadata, "exactly-once", name) | {"txnAppId": "app", "txnVersion": "0"}
     for _ in range(2):
@@ -449,7 +444,7 @@ def test_two_clusters_of_which_one_refuses(
     """Neither shows anything."""
     name = topic(cluster_a)
     cluster_b.create_topic(name, config={"max.message.bytes": "2000"})
-    metadata.write(s={"a": cluster(cluster_a, name), "b": cluster(cluster_b, name)})
+    metadata.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
     rows = spark.createDataFrame([("a", "1"), ("b", "x" * 5000)], "cluster string, value string").coalesce(1)
     message = fault(lambda: write(rows, by_file(metadata, "exactly-once", name)))
     assert message.startswith(f"Cluster 'b', topic '{name}', partition 0: ")
@@ -470,11 +465,11 @@ def test_a_stream_moves_between_batches(
 ) -> None:
     """Without a restart: the next batch goes where the document says then."""
     name = topic(cluster_a, cluster_b)
-    metadata.write(s={"a": cluster(cluster_a, name)})
+    metadata.write(s={"a": part(cluster_a, name)})
     with running(files.rows(), by_file(metadata, "at-least-once"), checkpoint):
         files.add("1")
         wait_until(lambda: values(cluster_a, name) == ["1"], 30, "the first row on a")
-        metadata.write(s={"b": cluster(cluster_b, name)})
+        metadata.write(s={"b": part(cluster_b, name)})
         files.add("2")
         wait_until(lambda: values(cluster_b, name) == ["2"], 30, "the second row on b")
     assert values(cluster_a, name) == ["1"]
@@ -492,12 +487,12 @@ def test_a_stream_moves_exactly_once(
 ) -> None:
     """If the commit log's cluster stays: here it is the one that the stream moves to."""
     name = topic(cluster_a, cluster_b)
-    metadata.write(s={"a": cluster(cluster_a, name), "b": cluster(cluster_b, name)})
+    metadata.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
     options = by_file(metadata, "exactly-once", name, **{"sink.commit-log.cluster": "b"})
     with running(files.rows("cluster string, value string"), options, checkpoint):
         files.add({"cluster": "a", "value": "1"}, {"cluster": "b", "value": "2"})
         wait_until(lambda: values(cluster_a, name) + values(cluster_b, name) == ["1", "2"], 30, "the first batch")
-        metadata.write(s={"b": cluster(cluster_b, name)})
+        metadata.write(s={"b": part(cluster_b, name)})
         files.add({"value": "3"})
         wait_until(lambda: values(cluster_b, name) == ["2", "3"], 30, "the second batch")
     assert values(cluster_a, name) == ["1"]
@@ -519,9 +514,9 @@ def test_a_stream_moves_while_a_batch_is_written(
 ) -> None:
     """The batch is published where it was written to."""
     name = topic(cluster_a, cluster_b)
-    metadata.write(s={"b": cluster(cluster_b, name)})
+    metadata.write(s={"b": part(cluster_b, name)})
     path, moved = str(metadata.path), metadata.path.read_text()
-    metadata.write(s={"a": cluster(cluster_a, name), "b": cluster(cluster_b, name)})
+    metadata.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
 
     def move(value: str) -> str:
         with open(path, "w") as file:  # noqa: PTH123  # this runs in Spark's worker

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -16,7 +14,7 @@ from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.parser.parse import parse_script
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile
+from tests.engine import MetadataFile, part
 from tests.spark.tables import (
     DOCUMENTED,
     FOR_EVER,
@@ -35,17 +33,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 # --- dynamic-kafka ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> MetadataFile:
-    """A metadata document."""
-    return MetadataFile(tmp_path / "streams.yaml")
-
-
-def part(broker: KafkaBroker, *topics: str, **more: Any) -> dict[str, Any]:
-    """A cluster's part of a stream."""
-    return {"bootstrapServers": broker.bootstrap_servers, "topics": [*topics], **more}
 
 
 def streams(file: MetadataFile, **more: str) -> dict[str, str]:

@@ -59,10 +59,16 @@ def possible(cases: list[T]) -> list[T]:
     return [case for case in cases if SINCE["TIME"] <= SPARK or "TIME(" not in str(case)]
 
 
-def checked(found: Format, ddl: str, options: Options) -> tuple[StructType, dict[str, Any]]:
-    """The schema and the parsed options, as a table would hand them over."""
+def struct(ddl: str) -> StructType:
+    """Columns in Spark's DDL."""
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
+    return schema
+
+
+def checked(found: Format, ddl: str, options: Options) -> tuple[StructType, dict[str, Any]]:
+    """The schema and the parsed options, as a table would hand them over."""
+    schema = struct(ddl)
     values = parse_options({f"{found.name}.{k}": v for k, v in options.items()}, found.options).values
     found.check(schema, values)
     return schema, dict(values)

@@ -33,7 +33,6 @@ class FakeRetriever:
     def __init__(self, committed: Mapping[KafkaTopicPartition, int] | None = None) -> None:
         self.committed = committed or {}
         self.calls: list[str] = []
-        self.late_record = False
 
     def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The low watermarks."""

@@ -17,7 +17,7 @@ pub(crate) const GUID_BYTES: usize = 17;
 pub enum Key {
     /// An id, as it is before a message.
     Id(u32),
-    /// The beginning of a header that has another id, or none, or more than an id.
+    /// The beginning of a header that has another id, or more than an id.
     Header(Vec<u8>),
 }
 
@@ -177,7 +177,7 @@ impl<P> ById<P> {
 #[inline]
 pub(crate) fn key_of<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, &'a [u8]), NoKey> {
     if let Some(header) = header {
-        return Ok((key_of_header(header), message));
+        return Ok((key_of_header(header)?, message));
     }
     match message {
         [0, a, b, c, d, body @ ..] => Ok((Key::Id(u32::from_be_bytes([*a, *b, *c, *d])), body)),
@@ -186,10 +186,27 @@ pub(crate) fn key_of<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Ke
     }
 }
 
-/// Return the id in a header. Ids are signed in Java, and never negative.
-pub(crate) fn key_of_header(header: &[u8]) -> Key {
+fn key_of_header(header: &[u8]) -> Result<Key, NoKey> {
+    Ok(match &header[..id_size(header)?] {
+        [0, a, b, c, d] => Key::Id(u32::from_be_bytes([*a, *b, *c, *d])),
+        id => Key::Header(id.to_vec()),
+    })
+}
+
+/// Return the number of bytes of the id in a header; or why it has none. Ids are signed in Java, and never negative.
+pub(crate) fn id_size(header: &[u8]) -> Result<usize, NoKey> {
     match header {
-        [0, a @ ..0x80, b, c, d, ..] => Key::Id(u32::from_be_bytes([*a, *b, *c, *d])),
-        _ => Key::Header(header[..header.len().min(GUID_BYTES)].to_vec()),
+        [0, ..0x80, _, _, _, ..] => Ok(ID_BYTES),
+        [1, ..] if header.len() >= GUID_BYTES => Ok(GUID_BYTES),
+        _ => {
+            let shown = hex(&header[..header.len().min(GUID_BYTES)]);
+            let is_not = "which is neither a byte 1 and a GUID nor a byte 0 and an id";
+            Err(NoKey::Header(format!("its header with a schema id has the value 0x{shown}, {is_not}").into()))
+        }
     }
+}
+
+/// Return bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

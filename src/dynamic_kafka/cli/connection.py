@@ -13,6 +13,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
 __all__ = [
+    "GROUP",
     "add_action",
     "add_command",
     "add_connection_arguments",
@@ -29,6 +30,9 @@ __all__ = [
     "read_text",
     "seconds",
 ]
+
+GROUP = "dynamic-kafka-cli"
+"""The group of the commands' consumers. It is not joined, and nothing is committed to it."""
 
 Run = Callable[[argparse.Namespace], int]
 """A command or an action: from its arguments to an exit code."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
+from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
 __all__ = ["FORMATS", "Decoded", "decoder_of", "text_of"]
@@ -18,8 +19,6 @@ FORMATS = ("auto", "raw", "hex", "json", "avro-confluent", "protobuf-confluent")
 """The formats: `auto` is decoded by the registry if it knows the message's schema, else text, or hex if it is none."""
 
 Decoded = Callable[[bytes], Any]
-
-_ID_AT, _HEADER_BYTES = 1, 5
 
 
 def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -> Decoded:
@@ -43,7 +42,7 @@ def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -
     kind = {"avro-confluent": "AVRO", "protobuf-confluent": "PROTOBUF"}.get(name)
 
     def decode(data: bytes) -> Any:
-        framed = len(data) > _HEADER_BYTES and data[0] == 0
+        framed = len(data) > ID_BYTES and data[0] == 0
         if kind is None and not framed:
             return _text(data)
         if not framed:
@@ -76,7 +75,7 @@ def _plain(value: object) -> str:
 
 
 def _by_schema(settings: RegistrySettings, data: bytes, kind: str | None) -> Any:
-    number = int.from_bytes(data[_ID_AT:_HEADER_BYTES], "big")
+    number = id_of(data)
     try:
         schema = schema_registry.client(settings).schema(number)
     except DynamicKafkaError as error:
@@ -86,14 +85,14 @@ def _by_schema(settings: RegistrySettings, data: bytes, kind: str | None) -> Any
     if kind is not None and schema.type != kind:
         raise ValueError(f"its schema {number} is of type {schema.type}")
     if schema.type == "AVRO":
-        return _avro(settings, number, data[_HEADER_BYTES:])
+        return _avro(settings, number, data[ID_BYTES:])
     if schema.type == "PROTOBUF":
         return _protobuf(settings, data)
-    return json.loads(data[_HEADER_BYTES:])
+    return json.loads(data[ID_BYTES:])
 
 
 @lru_cache(maxsize=256)
-def _avro_schema(settings: RegistrySettings, number: int) -> Any:
+def _avro_schema(settings: RegistrySettings, number: SchemaId) -> Any:
     from dynamic_kafka.formats.avro.schemas import parse_schema
 
     client = schema_registry.client(settings)
@@ -101,7 +100,7 @@ def _avro_schema(settings: RegistrySettings, number: int) -> Any:
     return parse_schema(schema.text, client.references(schema)).root
 
 
-def _avro(settings: RegistrySettings, number: int, data: bytes) -> Any:
+def _avro(settings: RegistrySettings, number: SchemaId, data: bytes) -> Any:
     schema = _avro_schema(settings, number)
     import fastavro
 

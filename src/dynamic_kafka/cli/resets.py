@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from dynamic_kafka.cli.connection import GROUP
 from dynamic_kafka.cli.output import warn
 from dynamic_kafka.cli.positions import Partition
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
@@ -17,8 +18,6 @@ from dynamic_kafka.source.document.document import ClusterOffsets, Document
 from dynamic_kafka.source.document.offsets import topic_id_text
 
 __all__ = ["parse_target", "parse_time_ms", "reset_document"]
-
-_GROUP = "dynamic-kafka-cli"  # not joined, nothing is committed to it
 
 
 def parse_target(text: str) -> KafkaOffsetsInitializer:
@@ -72,7 +71,7 @@ def reset_document(
         asked = sorted(topic for topic in state.topics if topics is None or topic in topics)
         if asked and (clusters is None or name in clusters):
             connection = ClusterConnection(
-                name, {**state.properties, **properties}, group_id=_GROUP, timeout_ms=timeout_ms
+                name, {**state.properties, **properties}, group_id=GROUP, timeout_ms=timeout_ms
             )
             with closing(connection):
                 states[name], offsets = _reset(name, state, asked, target, connection)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from dynamic_kafka.cli.connection import (
+    GROUP,
     add_command,
     add_connection_arguments,
     add_option_arguments,
@@ -41,7 +42,6 @@ from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["add_to", "parse_start"]
 
-_GROUP = "dynamic-kafka-cli"  # not joined, nothing is committed to it
 _POLL_S = 0.1
 _SHOWN_CHARS = 500
 _EXAMPLES = """examples:
@@ -167,7 +167,7 @@ class _Tail:
         ends: Mapping[KafkaTopicPartition, int],
     ) -> None:
         self.cluster = cluster
-        consumer = ClientSettings(QUESTIONS, {"group.id": _GROUP, "enable.partition.eof": "true"})
+        consumer = ClientSettings(QUESTIONS, {"group.id": GROUP, "enable.partition.eof": "true"})
         self._clients = ClusterClients(properties, consumer=consumer)
         self._open = {tp for tp, start in starts.items() if start < ends.get(tp, 0)}
         self._ends = ends
@@ -241,7 +241,7 @@ def _tail(
     tps = sorted(tp for tp in shown.ends if tp.partition in (args.partition or (tp.partition,)))
     if not tps:
         return None
-    with closing(ClusterConnection(name, properties, group_id=_GROUP, timeout_ms=timeout_ms)) as connection:
+    with closing(ClusterConnection(name, properties, group_id=GROUP, timeout_ms=timeout_ms)) as connection:
         starts = _starts(args.start, tps, shown.ends, connection)
     return _Tail(name, properties, starts, shown.ends)
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import format_named, schema_registry
 from dynamic_kafka.formats.format import Format, FormatOptions
-from dynamic_kafka.formats.schema_ids import SchemaId, beginnings, id_of_header
+from dynamic_kafka.formats.schema_ids import SchemaId, beginnings, id_of
 from dynamic_kafka.formats.schema_registry_settings import FAIL, evolution_option, settings, subject_of, version_option
 
 if TYPE_CHECKING:
@@ -155,14 +155,10 @@ def _newer_of(name: str, options: FormatOptions) -> Callable[[native.SchemaId], 
 
     def newer(given: native.SchemaId) -> Newer | None:
         try:
-            schema_id = given if isinstance(given, int) else id_of_header(given)
-        except ValueError:
-            return None  # an error of its messages
-        try:
-            return _newer(name, text, schema_id)
+            return _newer(name, text, id_of(given))
         except RegistryError as error:
             if error.not_found:
-                return None  # the same
+                return None  # an error of its messages
             raise
 
     return newer

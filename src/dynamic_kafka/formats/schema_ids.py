@@ -32,7 +32,7 @@ __all__ = [
     "SchemaId",
     "beginnings",
     "header_values",
-    "id_of_header",
+    "id_of",
     "in_headers",
     "location_option",
     "no_id",
@@ -99,7 +99,7 @@ def header_values(headers: pa.Array, part: str) -> pa.Array:
 
 
 def beginnings(messages: pa.Array, headers: pa.Array | None = None) -> pa.Array:
-    """Return for each message the bytes with the id of its schema, as `id_of_header` takes them; null for a null message.
+    """Return for each message the bytes with the id of its schema, as `id_of` takes them; null for a null message.
 
     Args:
         messages: Binary.
@@ -111,20 +111,20 @@ def beginnings(messages: pa.Array, headers: pa.Array | None = None) -> pa.Array:
     return before if headers is None else pc.coalesce(pc.binary_slice(headers, 0, GUID_BYTES), before)
 
 
-def id_of_header(header: bytes) -> SchemaId:
-    """Return the id in the value of such a header.
+def id_of(given: native.SchemaId) -> SchemaId:
+    """Return the id that a message or a header begins with, as the kernel and `beginnings` give it.
 
     Raises:
-        ValueError: If there is none.
+        RegistryError: If there is none: no registry has its schema.
     """
-    # Ids are signed in Java, and never negative.
-    if header[:1] == b"\0" and len(header) >= ID_BYTES and header[1] < 0x80:
-        return int.from_bytes(header[1:ID_BYTES], "big")
-    if header[:1] == b"\1" and len(header) >= GUID_BYTES:
-        return UUID(bytes=header[1:GUID_BYTES])
-    raise ValueError(
-        f"its header with a schema id has the value 0x{header[:GUID_BYTES].hex().upper()}, which is neither a byte 1 and a "
-        "GUID nor a byte 0 and an id"
+    if isinstance(given, int):
+        return given
+    if given[:1] == b"\0" and len(given) >= ID_BYTES:
+        return int.from_bytes(given[1:ID_BYTES], "big")
+    if given[:1] == b"\1" and len(given) >= GUID_BYTES:
+        return UUID(bytes=given[1:GUID_BYTES])
+    raise RegistryError(
+        f"0x{given[:GUID_BYTES].hex().upper()} is not the id of a schema", retriable=False, not_found=True
     )
 
 
@@ -141,12 +141,7 @@ def plans_by_id(ids: Iterable[native.SchemaId], plan_of: Callable[[SchemaId], st
     found = {}
     for given in ids:
         try:
-            schema_id = given if isinstance(given, int) else id_of_header(given)
-        except ValueError as error:
-            found[given] = json.dumps({"missing": str(error)})
-            continue
-        try:
-            found[given] = plan_of(schema_id)
+            found[given] = plan_of(id_of(given))
         except RegistryError as error:
             if not error.not_found:
                 raise

@@ -15,12 +15,13 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, HistoryE
 from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 
-__all__ = ["ARCHIVE_FILE", "Folder", "ListedFile", "in_parallel", "is_at", "open_folder"]
+__all__ = ["ARCHIVE_FILE", "NULL", "Folder", "ListedFile", "in_parallel", "is_at", "open_folder"]
 
 ARCHIVE_FILE = "_dynamic_kafka/archive.json"
 """The file that says which clusters and topics an archive was made from."""
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""As Spark and Hive name the folder of null."""
 _TABLES = {"_delta_log": "a Delta table", "_iceberg": "an Iceberg table"}
 _LOGS = {
     "_delta_log": "a Delta table",
@@ -281,4 +282,4 @@ def _number_of(path: str, addresses: Mapping[str, Mapping[str, int]]) -> int | N
 
 def _hive_values(path: str) -> dict[str, str | None]:
     folders = [unquote(part).partition("=") for part in path.split("/")[:-1]]
-    return {name: None if value == _NULL else value for name, equals, value in folders if equals}
+    return {name: None if value == NULL else value for name, equals, value in folders if equals}

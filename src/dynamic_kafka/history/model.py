@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamic_kafka.history.coverage import Part
+if TYPE_CHECKING:
+    from dynamic_kafka.history.coverage import Part  # which imports numpy, and Spark's sessions import this module
 
 __all__ = [
+    "HISTORY_ROW",
     "FrozenHistory",
     "HistoryFile",
     "HistoryGap",
@@ -24,6 +26,10 @@ __all__ = [
     "TimeLimit",
     "pieces",
 ]
+
+HISTORY_ROW = "history_row"
+"""The column with the rows of a table that a history has decoded already, a struct. It is null for records, also those of a
+history. `sql.connectors.scan` asks for it; it is no column for users. Its metadata names the columns that files may lack."""
 
 Place = tuple[str, str, int]
 """Cluster, topic and partition; the cluster is "" if the files do not name it."""

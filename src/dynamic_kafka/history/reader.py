@@ -11,16 +11,12 @@ import pyarrow.compute as pc
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history.columns import converted
 from dynamic_kafka.history.formats import reader_of
-from dynamic_kafka.history.model import FrozenHistory, HistoryFile, HistoryTask, TimeLimit
+from dynamic_kafka.history.model import HISTORY_ROW, FrozenHistory, HistoryFile, HistoryTask, TimeLimit
 from dynamic_kafka.rows import COLUMNS
 
-__all__ = ["HISTORY_ROW", "read_history"]
+__all__ = ["read_history"]
 
 _log = logging.getLogger(__name__)
-
-HISTORY_ROW = "history_row"
-"""The column with the rows of a table that a history has decoded already, a struct. It is null for records, also those of a
-history. `sql.connectors.scan` asks for it; it is no column for users."""
 
 
 def read_history(

@@ -17,59 +17,23 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, TypedDict
 
 from dynamic_kafka.errors import DynamicKafkaError, MetadataServiceError
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.snapshot import EMPTY, Snapshot, describe_change, make_snapshot
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber, StreamPatternSubscriber, StreamSetSubscriber
+from dynamic_kafka.observe.reports import Event, MetadataStatus
 
-__all__ = ["Change", "MetadataWatcher", "WatcherStatus"]
+__all__ = ["MetadataWatcher"]
 
 _log = logging.getLogger(__name__)
 
 _BACKOFF_S = (1.0, 60.0)
 _ACTIVE_INTERVAL_S = 30.0
 _CLOSE_S = 1.0
-_MOST_CHANGES = 20
-
-
-class Change(TypedDict):
-    """What was found about the metadata or its service, and when (milliseconds since 1970)."""
-
-    time_ms: int
-    level: Literal["info", "warning"]
-    text: str
-
-
-class WatcherStatus(TypedDict):
-    """The counters and last events of a `MetadataWatcher`.
-
-    Attributes:
-        refreshes: The number of answers.
-        failures_total: The number of failures. Each finished attempt adds one to either this or `refreshes`.
-        consecutive_failures: The number of failures since the last answer.
-        tolerated_failures: The number of failures in a row after which one more ends the query; None if none does now.
-        ends_ms: The earliest time of the failure that ends the query, if the service goes on failing; None if it answers, or
-            if no failure ends the query now.
-        last_error: The text of the last failure, kept after later answers; None if there was none.
-        last_success_ms: The time of the last answer (milliseconds since 1970); None if there is none yet.
-        asking_since_ms: The start of the current attempt; None between attempts. Shows a service that hangs.
-        generation: As `MetadataWatcher.generation`.
-        changes: The last 20 differences, and when the service began to fail and to answer again, oldest first.
-    """
-
-    refreshes: int
-    failures_total: int
-    consecutive_failures: int
-    tolerated_failures: int | None
-    ends_ms: int | None
-    last_error: str | None
-    last_success_ms: int | None
-    asking_since_ms: int | None
-    generation: int
-    changes: list[Change]
+_MOST_EVENTS = 20
 
 
 class MetadataWatcher:
@@ -115,17 +79,17 @@ class MetadataWatcher:
         self._had_topics = False
         self._tracked: frozenset[str] = frozenset()
         self._active: dict[str, bool] = {}
-        self._status = WatcherStatus(
+        self._events: deque[Event] = deque(maxlen=_MOST_EVENTS)
+        self._status = MetadataStatus(
             refreshes=0,
-            failures_total=0,
+            failures=0,
             consecutive_failures=0,
             tolerated_failures=None,
             ends_ms=None,
             last_error=None,
             last_success_ms=None,
             asking_since_ms=None,
-            generation=0,
-            changes=[],
+            changes=0,
         )
 
     def start(self, *, resuming: bool = False, had_topics: bool = False) -> None:
@@ -148,7 +112,7 @@ class MetadataWatcher:
     @property
     def generation(self) -> int:
         """The number of snapshots so far, counting only those that differ from the one before."""
-        return self._status["generation"]
+        return self._status["changes"]
 
     def wait_first(self, timeout_s: float) -> Snapshot | None:
         """Wait for the first good answer, and return the current snapshot; None if there is none in time.
@@ -196,10 +160,15 @@ class MetadataWatcher:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or all(c in self._active for c in cluster_ids), timeout_s)
 
-    def status(self) -> WatcherStatus:
-        """Return counters, errors and changes, for people and metrics."""
+    def status(self) -> MetadataStatus:
+        """Return counters and errors, for people and metrics."""
         with self._changed:
-            return {**self._status, "changes": list(self._status["changes"])}
+            return self._status.copy()
+
+    def events(self) -> list[Event]:
+        """Return the last differences, and when the service began to fail and to answer again, oldest first."""
+        with self._changed:
+            return list(self._events)
 
     def close(self) -> None:
         """End the thread, which closes the service. Waits at most a second for a call in progress."""
@@ -267,7 +236,7 @@ class MetadataWatcher:
         with self._changed:
             status["refreshes"] += 1
             if status["consecutive_failures"]:
-                self._note(Change(time_ms=now_ms, level="info", text="the service answers again"))
+                self._events.append(Event(time_ms=now_ms, level="info", text="the service answers again"))
             status["consecutive_failures"], status["ends_ms"] = 0, None
             status["tolerated_failures"] = None if self._interval_s == math.inf else self._failure_threshold
             status["last_success_ms"], status["asking_since_ms"] = now_ms, None
@@ -275,15 +244,12 @@ class MetadataWatcher:
             if before is None or changes:
                 # First the snapshot, then the number: a reader of the number never takes an old snapshot for a new one.
                 self._snapshot = snapshot
-                status["generation"] += 1
-                self._note(*(Change(time_ms=now_ms, level="info", text=text) for text in changes))
+                status["changes"] += 1
+                self._events.extend(Event(time_ms=now_ms, level="info", text=text) for text in changes)
             self._schedule(self._interval_s)
             self._changed.notify_all()
         if before is None or changes:
             self._log_changes(before, snapshot, changes)
-
-    def _note(self, *changes: Change) -> None:
-        self._status["changes"] = [*self._status["changes"], *changes][-_MOST_CHANGES:]
 
     def _log_changes(self, before: Snapshot | None, snapshot: Snapshot, changes: list[str]) -> None:
         if isinstance(self._subscriber, StreamSetSubscriber):
@@ -304,12 +270,12 @@ class MetadataWatcher:
     def _failed(self, error: Exception) -> None:
         last, status = self._as_metadata_error(error), self._status
         with self._changed:
-            status["failures_total"] += 1
+            status["failures"] += 1
             status["consecutive_failures"] += 1
             status["last_error"], status["asking_since_ms"] = str(last), None
             count = status["consecutive_failures"]
             if count == 1:  # the others are counted, and would push older changes out
-                self._note(Change(time_ms=_now_ms(), level="warning", text=f"the service fails: {last}"))
+                self._events.append(Event(time_ms=_now_ms(), level="warning", text=f"the service fails: {last}"))
             if self._snapshot is None and self._resuming:
                 delay_s = min(_BACKOFF_S[0] * 2.0 ** min(count - 1, 30), _BACKOFF_S[1])
                 note = f"continuing with the checkpoint's metadata; next attempt in {delay_s:g} s"

@@ -55,14 +55,14 @@ class MetadataStatus(TypedDict):
 
     Attributes:
         refreshes: The number of answers.
-        failures: The number of failures.
+        failures: The number of failures. Each finished attempt adds one to either this or `refreshes`.
         consecutive_failures: The number of failures since the last answer.
         tolerated_failures: The number of failures in a row after which one more ends the query; null if none does now.
         ends_ms: The earliest time at which the query ends if the service goes on failing; null if it answers, or if no
             failure ends the query now.
         last_error: The text of the last failure, kept after later answers.
         last_success_ms: The time of the last answer.
-        asking_since_ms: The start of the current attempt; null between attempts.
+        asking_since_ms: The start of the current attempt; null between attempts. Shows a service that hangs.
         changes: The number of answers that differed from the one before.
     """
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart
 from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport
-from dynamic_kafka.observe.reports import MetadataStatus as MetadataReport
 from dynamic_kafka.observe.status import (
     ClusterStatus,
     History,
@@ -105,7 +104,7 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
             "succeeded": sum(c["commits"]["succeeded"] for c in clusters),
             "failed": sum(c["commits"]["failed"] for c in clusters),
         },
-        metadata=None if metadata is None else _metadata_status(source, metadata, now_ms),
+        metadata=metadata and MetadataStatus(**metadata, state=metadata_word(source, metadata, now_ms)),
         history_left=report["history_left"] if report else None,
         history_read=source.history_read,
         clusters=clusters,
@@ -115,10 +114,6 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
 
 def _partitions(report: SourceReport) -> int:
     return sum(len(t["partitions"]) for c in report["clusters"] for t in c["topics"] or ())
-
-
-def _metadata_status(source: SourcePart, reported: MetadataReport, now_ms: int) -> MetadataStatus:
-    return MetadataStatus(**reported, state=metadata_word(source, reported, now_ms))
 
 
 def _cluster_rank(c: ClusterStatus) -> tuple[int, float, int, str]:

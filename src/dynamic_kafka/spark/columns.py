@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.history.model import HISTORY_ROW
 
 if TYPE_CHECKING:
     from dynamic_kafka.source.settings import SourceSettings
@@ -28,7 +29,6 @@ __all__ = [
     "COLUMN_TYPES",
     "DECODED",
     "DECODING",
-    "HISTORY_ROW",
     "LAST_ROW",
     "LEFT_OUT",
     "check_columns",
@@ -60,8 +60,6 @@ Spark session 0.2 s, and the reader must not depend on Spark. A test compares th
 LEFT_OUT = "__left_out"
 """A column beside decoded ones that is true for a message that `format.on-error` leaves out, and null for all others. So
 `sql.connectors.scan` can count these messages."""
-HISTORY_ROW = "history_row"
-"""The column `history.reader.HISTORY_ROW`. Its metadata names the columns that files may lack."""
 _OPTIONAL = "optional"
 LAST_ROW = "__last_row"
 """A column that is true in one row after the last record of a stream, and null in all others; see `last_row`."""

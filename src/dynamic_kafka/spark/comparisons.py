@@ -27,14 +27,15 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition
-from dynamic_kafka.spark.columns import HISTORY_ROW
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
 __all__ = [
+    "EPOCH",
     "SIGNS",
     "AnyOf",
     "Comparison",
@@ -51,7 +52,7 @@ SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
 _UNARY = ("is null", "is not null")
 _SEVERAL = ("in", "not in")
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT: tuple[tuple[str, type], ...] = (
     ("is_boolean", bool),
     ("is_integer", int),
@@ -146,7 +147,7 @@ def condition_of(any_of: AnyOf) -> Condition | None:
     if wanted is dt.datetime:
         if any(one.tzinfo is None for one in values):
             return None
-        values = tuple((one - _EPOCH) // dt.timedelta(microseconds=1) for one in values)
+        values = tuple((one - EPOCH) // dt.timedelta(microseconds=1) for one in values)
     return Condition(column, sign, tuple(values) if sign == "in" else values[0])
 
 

@@ -24,13 +24,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import DataType, NullType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
+from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.native import kernel
 from dynamic_kafka.spark.columns import (
     COLUMN_TYPES,
     DECODED,
     DECODING,
-    HISTORY_ROW,
     LAST_ROW,
     LEFT_OUT,
     check_columns,

@@ -29,10 +29,11 @@ from dynamic_kafka.formats.evolution import first_newer, must_fail, not_newer, r
 from dynamic_kafka.formats.expressions import decoded_struct, nullable
 from dynamic_kafka.formats.on_error import COORDINATES, ON_ERROR_ADVICE, reason
 from dynamic_kafka.formats.schema_ids import header_values, in_headers
+from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.native import can_decode, unused
 from dynamic_kafka.rows import VALUE_ROW
 from dynamic_kafka.source.executor.fetcher import Decoding
-from dynamic_kafka.spark.columns import COLUMN_TYPES, DECODED, HISTORY_ROW, LAST_ROW, LEFT_OUT
+from dynamic_kafka.spark.columns import COLUMN_TYPES, DECODED, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.dead_letters import DeadLetters, send
 
 if TYPE_CHECKING:

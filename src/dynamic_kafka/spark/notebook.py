@@ -53,9 +53,8 @@ def _source(report: Mapping[str, Any]) -> str:
         (name, c["state"], c["topics"], c["partitions"], _known(c["behind"]), c["error"] or "")
         for name, c in report["clusters"].items()
     ]
-    metadata = report["metadata"]
     notes = []
-    if metadata["consecutive_failures"]:
+    if (metadata := report["metadata"]) and metadata["consecutive_failures"]:
         notes.append(escape(f"The metadata service fails: {metadata['last_error']}"))
     if page := report.get("metrics"):
         notes.append(f'<a href="{escape(page)}">Status page</a>')

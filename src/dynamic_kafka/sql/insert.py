@@ -12,7 +12,6 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.spark.datasource import NAME
 from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, OtherTable
@@ -57,7 +56,7 @@ class Jobs:
                 batch would write again what a stream with its name has written.
         """
         # What two running jobs cannot share.
-        own = table.kind.place(table) if isinstance(table, OtherTable) else configure_sink(table.sink).prefix
+        own = table.kind.place(table) if isinstance(table, OtherTable) else table.sink_settings.prefix
         self._check_own(own, table)
         name = self._name(table, config, query)
         if not rows.isStreaming:
@@ -136,7 +135,7 @@ def _start(rows: DataFrame, table: Table, config: TableConfig, name: str, *, fin
             started: StreamingQuery = table.kind.start(_writer(rows, checkpoint, config, name), table, rows)
             return started
     rows, options = _spread(rows, table)
-    exactly_once = configure_sink(options).guarantee == "exactly-once"
+    exactly_once = table.sink_settings.guarantee == "exactly-once"
     writer = _writer(rows, checkpoint, config, name)
     if not table.upsert:
         with _usable(checkpoint), _append_only(table):

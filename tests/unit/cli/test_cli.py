@@ -52,9 +52,9 @@ def log(status: Any = "finished", *decided: Transaction, clusters: Mapping[str, 
     return Chain(9, State("c", 5, status, "query-1", 12, decided, clusters if decided else {}))
 
 
-def mine(name: str = ID, epoch: int = 3, cluster: str = "kafka") -> Transaction:
+def mine(name: str = ID, cluster: str = "kafka") -> Transaction:
     """A decided transaction."""
-    return Transaction(cluster, name, 7, epoch)
+    return Transaction(cluster, name, 7, 3)
 
 
 class Cluster:

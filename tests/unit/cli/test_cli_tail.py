@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import http.server
-import io
 import json
 import threading
 from collections.abc import Iterator
 
-import fastavro
 import pytest
+from tests.avro import written
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.message_text import decoder_of, text_of
@@ -65,9 +64,7 @@ def framed(schema_id: int, data: bytes) -> bytes:
 
 def avro(record: object) -> bytes:
     """A message by the schema 1."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), record)
-    return framed(1, out.getvalue())
+    return framed(1, written(AVRO, record))
 
 
 @pytest.mark.parametrize(

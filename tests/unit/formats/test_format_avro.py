@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
-from tests.avro import read
+from tests.avro import read, written
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
@@ -37,13 +37,6 @@ def plain(text: str, keep: str = "") -> Any:
         return {name: value for name, value in part.items() if name != "logicalType" or value == keep}
 
     return fastavro.parse_schema(json.loads(text, object_hook=without))
-
-
-def written(schema: Any, value: Any) -> bytes:
-    """One value, by fastavro."""
-    encoded = io.BytesIO()
-    fastavro.schemaless_writer(encoded, schema, value)
-    return encoded.getvalue()
 
 
 def decoded(messages: list[bytes | None], writer: AvroSchema, schema: AvroSchema, target: pa.StructType) -> list[Any]:

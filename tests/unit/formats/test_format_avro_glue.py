@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import threading
 import uuid
@@ -11,10 +10,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
+from tests.avro import written
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import format_named
@@ -86,9 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[glue._Glue]:
 
 def message(version: uuid.UUID, value: dict[str, Any], *, compressed: bool = False) -> bytes:
     """A message as AWS's serializer makes it."""
-    encoded = io.BytesIO()
-    fastavro.schemaless_writer(encoded, fastavro.parse_schema(SCHEMAS.get(version, SCHEMAS[OLD])), value)
-    body = encoded.getvalue()
+    body = written(SCHEMAS.get(version, SCHEMAS[OLD]), value)
     return bytes([3, 5 if compressed else 0]) + version.bytes + (zlib.compress(body) if compressed else body)
 
 

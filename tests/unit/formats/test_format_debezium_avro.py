@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import io
 import json
 from decimal import Decimal
 from typing import Any
 
-import fastavro
 import pytest
 from pyspark.sql import types as spark
 from tests import avro
+from tests.avro import written
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
@@ -76,18 +75,16 @@ SOURCE = {"version": "3.0", "connector": "postgresql", "ts_ms": 1_700_000_000_00
 SOURCE |= {"table": "orders", "txId": 7, "snapshot": "false"}
 
 
-def message(schema: Any, op: str, before: Any, after: Any, source: Any = None) -> bytes:
+def message(schema: Any, op: str, before: Any, after: Any) -> bytes:
     """A message of such a schema, without the header."""
-    value = {"before": before, "after": after, "op": op, "source": source or SOURCE, "ts_ms": 1_700_000_000_002}
-    encoded = io.BytesIO()
-    fastavro.schemaless_writer(encoded, fastavro.parse_schema(schema), value)
-    return encoded.getvalue()
+    value = {"before": before, "after": after, "op": op, "source": SOURCE, "ts_ms": 1_700_000_000_002}
+    return written(schema, value)
 
 
-def read(schema: Any, columns: spark.StructType, *messages: bytes, options: Any = URL) -> list[dict[str, Any]]:
+def read(schema: Any, columns: spark.StructType, *messages: bytes) -> list[dict[str, Any]]:
     """Messages as the format reads them."""
     target = arrow_type(DEBEZIUM_RECORD.schema(columns))
-    written, known = parse_schema(json.dumps(schema)), parse_schema(reader_text(columns, options))
+    written, known = parse_schema(json.dumps(schema)), parse_schema(reader_text(columns, URL))
     found: list[Any] = avro.read(messages, written, known, target).to_pylist()
     return found
 
@@ -137,10 +134,8 @@ def test_a_message_of_debezium_is_read_with_its_metadata() -> None:
 def test_a_message_of_flink_is_read_without_metadata() -> None:
     """Flink writes neither `source` nor `ts_ms`."""
     schema = json.loads(writer_text(COLUMNS, URL))
-    encoded = io.BytesIO()
     after = {"id": 1, "name": "a"}
-    fastavro.schemaless_writer(encoded, fastavro.parse_schema(schema), {"before": None, "after": after, "op": "c"})
-    [found] = read(schema, COLUMNS, encoded.getvalue())
+    [found] = read(schema, COLUMNS, written(schema, {"before": None, "after": after, "op": "c"}))
     assert (found["after"], found["source"], found["ts_ms"]) == (after, None, None)
 
 

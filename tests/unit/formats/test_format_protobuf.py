@@ -50,7 +50,7 @@ from dynamic_kafka.formats.protobuf.message_header import header_of, header_size
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.schema_ids import id_of_header
+from dynamic_kafka.formats.schema_ids import id_of
 
 LONG, INT, TEXT, DOUBLE, BYTES = LongType(), IntegerType(), StringType(), DoubleType(), BinaryType()
 
@@ -889,7 +889,7 @@ def test_any_header_is_read_as_it_was_written(number: int, path: list[int], rest
     """Whatever follows it; without its last byte it is none."""
     header = header_of(number, path)
     assert header_size(header + rest) == len(header)
-    assert (id_of_header(header), message_indexes(header)) == (number, path)
+    assert (id_of(header), message_indexes(header)) == (number, path)
     with pytest.raises(IndexError):
         header_size(header[:-1])
 

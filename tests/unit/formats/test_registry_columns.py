@@ -157,9 +157,9 @@ def test_a_protobuf_message_is_columns() -> None:
         protobuf.columns_of(descriptor_pb2.DescriptorProto.DESCRIPTOR)
 
 
-def layers(count: int, width: int) -> dict[str, list[str]]:
-    """Names, and the names of the next layer that each of them has several times."""
-    return {f"L{i}": [f"L{i + 1}"] * width if i + 1 < count else [] for i in range(count)}
+def layers(count: int) -> dict[str, list[str]]:
+    """Names, and the names of the next layer that each of them has eight times."""
+    return {f"L{i}": [f"L{i + 1}"] * 8 if i + 1 < count else [] for i in range(count)}
 
 
 def avro_bomb() -> None:
@@ -176,7 +176,7 @@ def avro_bomb() -> None:
 def json_bomb(of: Callable[[Any], object], key: str) -> None:
     """Parts of the schema that refer to the next one several times."""
     parts: dict[str, Any] = {}
-    for name, others in layers(14, 8).items():
+    for name, others in layers(14).items():
         refer = [{"$ref": f"#/definitions/{other}"} for other in others] or [{"type": "string"}]
         of_key = refer if key == "oneOf" else {f"p{i}": part for i, part in enumerate(refer)}
         parts[name] = {"type": "object", key: of_key}
@@ -186,7 +186,7 @@ def json_bomb(of: Callable[[Any], object], key: str) -> None:
 def protobuf_bomb() -> None:
     """Messages that have the next one several times."""
     file = descriptor_pb2.FileDescriptorProto(name="bomb.proto", syntax="proto3")
-    for name, others in layers(20, 8).items():
+    for name, others in layers(20).items():
         message = file.message_type.add(name=name)
         for i, other in enumerate(others or [""]):
             field = message.field.add(name=f"f{i}", number=i + 1, label=1, type=11 if other else 5)

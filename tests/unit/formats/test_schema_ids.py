@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from datetime import datetime
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
+from tests.avro import written
 from tests.unit.formats.registries import Registries, registries
 from tests.unit.sql.tables.test_sql_options import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
-from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.errors import InvalidOptionError, RegistryError
 from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
@@ -24,7 +23,7 @@ from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.json.confluent import JSON_SCHEMA_CONFLUENT
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf.message_header import header_of
-from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.spark.messages import Messages, messages_of
 from dynamic_kafka.sql.connectors.scan import _needed
@@ -71,19 +70,27 @@ def brief(rows: pa.Array) -> list[Any]:
 )
 def test_an_id_of_a_header_is_that_of_confluents_client(header: bytes, found: SchemaId) -> None:
     """`SchemaId.fromBytes`: a byte 1 and a GUID, the highest byte first, or a byte 0 and an id; the rest is ignored."""
-    assert id_of_header(header) == found
+    assert id_of(header) == found
     assert str(GUID) == "01234567-89ab-cdef-0123-456789abcde0"
 
 
+@pytest.mark.parametrize("header", [b"", b"\x01", of(GUID)[:-1], b"\x00\x00\x00\x01", b"\x02" + bytes(16)])
+def test_bytes_without_an_id_are_those_of_no_schema(header: bytes) -> None:
+    """Too short, or another first byte: the same answer as for an id that the registry does not know."""
+    with pytest.raises(RegistryError, match=f"0x{header.hex().upper()} is not the id of a schema") as error:
+        id_of(header)
+    assert error.value.not_found
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
 @pytest.mark.parametrize(
     "header", [b"", b"\x01", of(GUID)[:-1], b"\x00\x00\x00\x01", b"\x02" + bytes(16), b"\x00" + b"\xff" * 4]
 )
-def test_what_is_no_id_is_refused_with_its_bytes(header: bytes) -> None:
-    """Too short, another first byte, a negative id."""
-    with pytest.raises(
-        ValueError, match=f"has the value 0x{header.hex().upper()}, which is neither a byte 1 and a GUID"
-    ):
-        id_of_header(header)
+def test_a_header_without_an_id_is_an_error_of_its_message(name: str, header: bytes, registry: Registries) -> None:
+    """Too short, another first byte, a negative id: every format shows its bytes, and asks no registry."""
+    settings = registry(name, {})
+    decode = format_named(name).decoder(COLUMNS, {f"{name}.url": settings.url}).rows
+    assert brief(decode(binary(b"{}"), binary(header))) == [NO_ID.format(header.hex().upper())]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,31 +127,26 @@ def test_avro_takes_the_header_before_the_prefix(registry: Registries) -> None:
     }
     settings = registry("avro-confluent", schemas)
 
-    def written(schema: Any, **row: Any) -> bytes:
-        encoded = io.BytesIO()
-        fastavro.schemaless_writer(encoded, fastavro.parse_schema(schema), row)
-        return encoded.getvalue()
-
     prefix = b"\x00\x00\x00\x00\x07"
-    like_a_prefix = written(new, id=0, name=None)
+    like_a_prefix = written(new, {"id": 0, "name": None})
     assert like_a_prefix == b"\x00\x00"
     cases: list[tuple[bytes | None, bytes | None, Any]] = [
-        (written(old, id=1), of(GUID), (1, None)),
-        (written(new, id=2, name="b"), of(OTHER), (2, "b")),
-        (prefix + written(new, id=3, name="c"), None, (3, "c")),
+        (written(old, {"id": 1}), of(GUID), (1, None)),
+        (written(new, {"id": 2, "name": "b"}), of(OTHER), (2, "b")),
+        (prefix + written(new, {"id": 3, "name": "c"}), None, (3, "c")),
         (None, of(GUID), None),
         (like_a_prefix, of(OTHER), (0, None)),
-        (written(new, id=4, name="d"), prefix, (4, "d")),
-        (prefix + written(new, id=5, name="e"), of(GONE), f"{GONE} is unknown"),
-        (prefix + written(new, id=6, name="f"), of(GUID), "bytes are left over behind the record"),
+        (written(new, {"id": 4, "name": "d"}), prefix, (4, "d")),
+        (prefix + written(new, {"id": 5, "name": "e"}), of(GONE), f"{GONE} is unknown"),
+        (prefix + written(new, {"id": 6, "name": "f"}), of(GUID), "bytes are left over behind the record"),
         (
-            written(old, id=7),
+            written(old, {"id": 7}),
             b"\x01",
             NO_ID.format("01"),
         ),
-        (written(old, id=-1) + b"xxxx", None, f"{MAGIC}, and no header has its schema id"),
+        (written(old, {"id": -1}) + b"xxxx", None, f"{MAGIC}, and no header has its schema id"),
         (b"\x00", None, "it is too short for the magic byte and a schema id, and no header has its schema id"),
-        (written(old, id=8), of(GUID, b"ignored"), (8, None)),
+        (written(old, {"id": 8}), of(GUID, b"ignored"), (8, None)),
     ]
     decode = batch_decoder(settings, schema_text(COLUMNS, legacy_timestamps=True), arrow_type(COLUMNS)).rows
     messages, headers, expected = zip(*cases, strict=True)

@@ -24,17 +24,16 @@ from hypothesis import strategies as st
 from tests.histories import records, write
 
 from dynamic_kafka.errors import ConfigurationError, HistoryError
-from dynamic_kafka.history import parquet, reader
+from dynamic_kafka.history import parquet
 from dynamic_kafka.history.coverage import Offsets, Part
 from dynamic_kafka.history.csv_text import Rfc4180Text
 from dynamic_kafka.history.folder import ListedFile, is_at, open_folder
 from dynamic_kafka.history.formats import Frozen, freeze
-from dynamic_kafka.history.model import HistoryTask, TimeLimit, pieces
+from dynamic_kafka.history.model import HISTORY_ROW, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.history.orc_zones import writer_zones
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
-from dynamic_kafka.spark.columns import HISTORY_ROW
 from dynamic_kafka.spark.comparisons import Comparison, expression_of
 
 SCHEMA = arrow_schema(COLUMNS)
@@ -64,11 +63,6 @@ def read(
 def offsets(rows: list[dict[str, Any]]) -> list[int]:
     """Their offsets."""
     return [row["offset"] for row in rows]
-
-
-def test_the_column_with_rows_of_a_table_has_one_name() -> None:
-    """It is declared twice, because a history knows nothing of Spark."""
-    assert HISTORY_ROW == reader.HISTORY_ROW
 
 
 def test_any_range_of_rows_can_be_read(tmp_path: Path) -> None:

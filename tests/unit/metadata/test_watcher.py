@@ -18,9 +18,9 @@ from dynamic_kafka.metadata.watcher import MetadataWatcher
 Answer = Sequence[KafkaStream] | Exception
 
 
-def stream(*topics: str, cluster_id: str = "c") -> list[KafkaStream]:
+def stream(*topics: str) -> list[KafkaStream]:
     """The answer with the one stream `s`, of these topics on one cluster."""
-    return [KafkaStream("s", {cluster_id: ClusterMetadata(frozenset(topics), {"bootstrap.servers": "h:9092"})})]
+    return [KafkaStream("s", {"c": ClusterMetadata(frozenset(topics), {"bootstrap.servers": "h:9092"})})]
 
 
 A, B, EMPTY, DOWN = stream("a"), stream("a", "b"), list[KafkaStream](), ConnectionError("registry is down")
@@ -168,7 +168,7 @@ def test_when_failures_end_the_query(make: Make) -> None:
     assert status["tolerated_failures"] == 5
     assert status["ends_ms"] is not None
     assert abs(status["ends_ms"] - time.time() * 1000 - 5 * 60_000) < 30_000
-    assert status["changes"][-1]["level"] == "warning"
+    assert watcher.events()[-1]["level"] == "warning"
 
 
 def test_failure_threshold_success_resets(make: Make) -> None:
@@ -179,9 +179,9 @@ def test_failure_threshold_success_resets(make: Make) -> None:
     eventually(lambda: service.calls > 8)
     status = watcher.status()
     assert watcher.failure() is None
-    assert (status["failures_total"], status["consecutive_failures"]) == (3, 0)
+    assert (status["failures"], status["consecutive_failures"]) == (3, 0)
     assert (status["tolerated_failures"], status["ends_ms"]) == (1, None)
-    told = [(change["level"], change["text"]) for change in status["changes"] if "service" in change["text"]]
+    told = [(change["level"], change["text"]) for change in watcher.events() if "service" in change["text"]]
     down = "the service fails: Metadata service ScriptedService failed: ConnectionError: registry is down"
     assert told == [("warning", down), ("info", "the service answers again")] * 3
     assert status["last_error"] == "Metadata service ScriptedService failed: ConnectionError: registry is down"
@@ -218,7 +218,7 @@ def test_a_wrong_cluster_is_one_failure_that_names_it(make: Make) -> None:
     watcher.start()
     eventually(lambda: service.calls > 5)
     assert watcher.status()["last_error"] == "Cluster 'c': Unknown Kafka property 'x'"
-    assert watcher.status()["failures_total"] == 1
+    assert watcher.status()["failures"] == 1
     assert topics(watcher) == {"c": {"a", "b"}}
     assert checked == ["h:9092", "wrong:1"]
 
@@ -243,7 +243,7 @@ def test_resume_with_failing_service_retries_with_backoff(make: Make, interval_m
     watcher.start(resuming=True, had_topics=True)
     assert watcher.wait_first(10) is not None
     status = watcher.status()
-    assert (status["failures_total"], status["refreshes"] >= 1) == (6, True)
+    assert (status["failures"], status["refreshes"] >= 1) == (6, True)
     assert watcher.failure() is None
 
 
@@ -271,7 +271,7 @@ def test_resume_goes_on_without_waiting(make: Make) -> None:
     watcher = make(ScriptedService(DOWN))
     watcher.start(resuming=True)
     assert watcher.wait_first(0) is None
-    eventually(lambda: watcher.status()["failures_total"] > 2)
+    eventually(lambda: watcher.status()["failures"] > 2)
     assert (watcher.snapshot(), watcher.failure(), watcher.generation) == (None, None, 0)
 
 
@@ -299,7 +299,7 @@ def test_discovery_interval_follows_changes(make: Make) -> None:
     eventually(lambda: service.calls > 7)
     assert watcher.generation == 2
     status = watcher.status()
-    assert [change["text"] for change in status["changes"]] == [
+    assert [change["text"] for change in watcher.events()] == [
         "cluster 'c' added",
         "stream 's' added",
         "stream 's', cluster 'c': added a",
@@ -315,7 +315,7 @@ def test_changed_properties_are_a_new_snapshot(make: Make) -> None:
     watcher = make(ScriptedService(A, rotated))
     watcher.start()
     eventually(lambda: watcher.generation == 2)
-    assert watcher.status()["changes"][-1]["text"] == "cluster 'c' changed: property 'x'"
+    assert watcher.events()[-1]["text"] == "cluster 'c' changed: property 'x'"
 
 
 def test_status_keeps_the_last_twenty_changes(make: Make) -> None:
@@ -323,7 +323,7 @@ def test_status_keeps_the_last_twenty_changes(make: Make) -> None:
     watcher = make(ScriptedService(*[stream(f"t{i}") for i in range(30)]))
     watcher.start()
     eventually(lambda: watcher.generation == 30)
-    changes = watcher.status()["changes"]
+    changes = watcher.events()
     assert (len(changes), changes[-1]["text"]) == (20, "stream 's', cluster 'c': added t29")
 
 
@@ -363,7 +363,7 @@ def test_empty_answer_followed_by_a_failure_is_one_failure(make: Make) -> None:
     watcher = make(service)
     watcher.start()
     eventually(lambda: watcher.status()["refreshes"] > 1)
-    assert (watcher.generation, watcher.status()["failures_total"]) == (1, 1)
+    assert (watcher.generation, watcher.status()["failures"]) == (1, 1)
 
 
 def test_empty_answer_on_resume_is_confirmed_if_the_checkpoint_has_clusters(make: Make) -> None:
@@ -436,7 +436,7 @@ def test_is_cluster_active_is_answered_from_a_cache(make: Make) -> None:
     watcher.track(["c"])
     assert watcher.is_cluster_active("d") is True
     assert watcher.failure() is None
-    assert watcher.status()["failures_total"] == 0
+    assert watcher.status()["failures"] == 0
 
 
 # --- requests, threads and the end ------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_request_refresh_that_fails_with_discovery_off_is_not_final(make: Make) 
     watcher.wait_first(10)
     for failures in (1, 2):
         watcher.request_refresh()
-        eventually(lambda n=failures: watcher.status()["failures_total"] == n)  # type: ignore[misc]
+        eventually(lambda n=failures: watcher.status()["failures"] == n)  # type: ignore[misc]
     assert watcher.failure() is None
     watcher.request_refresh()
     eventually(lambda: watcher.generation == 2)

@@ -12,8 +12,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or
 from dynamic_kafka.observe.reporter import Reporter
 from dynamic_kafka.observe.reports import ClusterReport, TopicReport
 from dynamic_kafka.observe.server import MetricsServer
+from dynamic_kafka.testing import wait_until
 
 ANY = ServerSettings("127.0.0.1", 0)
+eventually = partial(wait_until, timeout_s=10, what="what was reported")
 
 
 @pytest.fixture
@@ -62,15 +65,6 @@ def ask(server: MetricsServer, path: str, **headers: str) -> tuple[int, str]:
 def queries(server: MetricsServer, query: str = "") -> Any:
     """The queries that the server shows."""
     return json.loads(ask(server, f"/status.json{query}")[1])["queries"]
-
-
-def eventually(holds: Callable[[], Any], timeout_s: float = 10.0) -> Any:
-    """What the function returns as soon as that is true."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def report_of(*found: Any, **changes: Any) -> dict[str, Any]:

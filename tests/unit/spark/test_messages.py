@@ -21,12 +21,13 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import RecordError
 from dynamic_kafka.formats import ERROR, ROWS
+from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.native import Decoder
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW
 from dynamic_kafka.source.executor import reader as source_reader
 from dynamic_kafka.source.executor.tally import Tally
 from dynamic_kafka.source.rules.planning import ReadTask
-from dynamic_kafka.spark.columns import COLUMN_TYPES, HISTORY_ROW, LAST_ROW, LEFT_OUT
+from dynamic_kafka.spark.columns import COLUMN_TYPES, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaInputPartition
 from dynamic_kafka.spark.dead_letters import DeadLetters
 from dynamic_kafka.spark.last_row import with_column

@@ -10,20 +10,21 @@ from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 from dynamic_kafka.sql import insert
-from dynamic_kafka.sql.connectors.all import table_of
+from dynamic_kafka.sql.connectors.all import Table, table_of
 from dynamic_kafka.sql.errors.script import own_errors
 from dynamic_kafka.sql.insert import Jobs
 from dynamic_kafka.sql.session.result import TableResult
 from dynamic_kafka.sql.tables.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.tables.types import FlinkType
 
-KAFKA = {"properties.bootstrap.servers": "h:9092", "topic": "t"}
+KAFKA = {"connector": "kafka", "properties.bootstrap.servers": "h:9092", "topic": "t", "format": "json"}
+COLUMNS = (PhysicalColumn("a", FlinkType("INT")),)
 
 
-def table(prefix: str = "") -> Any:
+def table(prefix: str = "") -> Table:
     """A table; with a prefix it is written exactly once."""
     exactly = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": prefix} if prefix else {}
-    return SimpleNamespace(sink=KAFKA | exactly, name="`t`", definition=SimpleNamespace(name=("t",)))
+    return table_of(TableDefinition(("t",), COLUMNS, options=KAFKA | exactly))
 
 
 def rows(*, stream: bool = True) -> Any:
@@ -53,10 +54,9 @@ def test_two_jobs_never_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's sink would leave out micro-batches of one of them."""
     running = SimpleNamespace(isActive=True)
     monkeypatch.setattr(insert, "_start", lambda *_, **__: running)
-    columns = (PhysicalColumn("a", FlinkType("INT")),)
     options = {"connector": "filesystem", "path": "/x/", "format": "json"}
     one, other = (
-        table_of(TableDefinition(("t",), columns, options=options | {"path": path})) for path in ("/x/", "/y")
+        table_of(TableDefinition(("t",), COLUMNS, options=options | {"path": path})) for path in ("/x/", "/y")
     )
     jobs, config = Jobs(), {"pipeline.name": "one"}
     jobs.insert(rows(), one, config, "SELECT 1")  # type: ignore[arg-type]
@@ -109,12 +109,11 @@ def test_our_own_error_of_a_batch_is_raised_as_such(kind: str) -> None:
         raise OfSpark(f"dynamic_kafka.errors.{kind}: Topic 'x' does not exist")
 
     frame: Any = SimpleNamespace(isStreaming=False, columns=["a"], collect=fail, show=fail)
-    table: Any = SimpleNamespace(sink=KAFKA, key=None)
     written: Any = SimpleNamespace(write=SimpleNamespace(format=fail))
     for action in (
         TableResult(dataframe=frame).collect,
         TableResult(dataframe=frame).print,
-        lambda: insert._write(written, table),
+        lambda: insert._write(written, table()),
     ):
         with pytest.raises(DynamicKafkaError) as raised:
             action()

@@ -2,7 +2,7 @@
 //! indexes, which lead to its type in the schema (`formats/protobuf/message_header.py`).
 
 use super::wire::{Irregular, Regular, Wire, zigzag};
-use crate::schema_ids::{GUID_BYTES, ID_BYTES, Key, NoKey};
+use crate::schema_ids::{GUID_BYTES, ID_BYTES, Key, NoKey, hex, id_size};
 
 /// The most bytes of a header that are shown, apart from the id.
 const SHOWN: usize = 2 * GUID_BYTES;
@@ -25,20 +25,7 @@ pub(super) fn key<'a>(message: &'a [u8], header: Option<&[u8]>) -> Result<(Key, 
 }
 
 fn key_of_header(header: &[u8]) -> Result<Key, NoKey> {
-    let ids = match header {
-        [0, ..0x80, _, _, _, ..] => ID_BYTES,
-        [1, ..] if header.len() >= GUID_BYTES => GUID_BYTES,
-        _ => {
-            let shown = hex(&header[..header.len().min(GUID_BYTES)]);
-            return Err(NoKey::Header(
-                format!(
-                    "its header with a schema id has the value 0x{shown}, which is neither a byte 1 and a GUID nor a byte 0 \
-                     and an id"
-                )
-                .into(),
-            ));
-        }
-    };
+    let ids = id_size(header)?;
     let size = size_of_indexes(&header[ids..]).map_err(|_| {
         let shown = hex(&header[..header.len().min(SHOWN)]);
         NoKey::Header(format!("its header with a schema id, 0x{shown}, has no message indexes").into())
@@ -57,8 +44,4 @@ fn size_of_indexes(bytes: &[u8]) -> Regular<usize> {
         wire.varint()?;
     }
     Ok(bytes.len() - wire.rest.len())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

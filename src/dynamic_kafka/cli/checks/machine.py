@@ -52,11 +52,8 @@ CLIENT = ((2, 10), (2, 17))
 """The oldest confluent-kafka, and the first one that is too new."""
 
 _PATIENCE_S = 20.0
-_FEATURES = (
-    *("ssl", "sasl_plain", "sasl_scram", "sasl_oauthbearer", "sasl_gssapi", "oidc"),
-    *("gzip", "snappy", "lz4", "zstd"),
-)
 _CODECS = ("gzip", "snappy", "lz4", "zstd")
+_FEATURES = ("ssl", "sasl_plain", "sasl_scram", "sasl_oauthbearer", "sasl_gssapi", "oidc", *_CODECS)
 _MECHANISMS = {
     "PLAIN": "sasl_plain",
     "SCRAM-SHA-256": "sasl_scram",

@@ -32,7 +32,7 @@ from dynamic_kafka.cli.positions import (
     with_positions,
 )
 from dynamic_kafka.cli.resets import reset_document
-from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed
+from dynamic_kafka.errors import CheckpointError, ConfigurationError, listed, plural
 from dynamic_kafka.source.document.checkpoint import Batch, Checkpoint, read_checkpoint
 from dynamic_kafka.source.document.document import Document
 
@@ -281,8 +281,7 @@ def _show_done(plan: _Plan, backup: str) -> None:
 
 def _count(plan: _Plan, *, renames: bool) -> str:
     found = [change for change in plan.found if change.after is not None] if renames else plan.postponed or plan.found
-    count = len(found)
-    return f"{count} partition{'' if count == 1 else 's'}"
+    return plural(len(found), "partition")
 
 
 set_positions = partial(_edit, change=_set)

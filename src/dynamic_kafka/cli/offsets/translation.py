@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, get_args
 
-from dynamic_kafka.cli.connection import query_options_of
+from dynamic_kafka.cli.connection import GROUP, query_options_of
 from dynamic_kafka.cli.job import snapshot_of
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.continuation import Continues, Way
@@ -25,7 +25,6 @@ from dynamic_kafka.source.driver.record_log import OffsetSyncs
 __all__ = ["WAYS", "topic_pair", "translate_positions"]
 
 WAYS = get_args(Way)
-_GROUP = "dynamic-kafka-cli"  # not joined, nothing is committed to it
 
 
 def topic_pair(text: str) -> tuple[str, str]:
@@ -77,7 +76,7 @@ def translate_positions(args: argparse.Namespace) -> int:
                     readable,
                     state.marks.get(tp, ()),
                 )
-                found[request] = answer(request, properties, syncs, group_id=_GROUP, timeout_s=args.timeout)
+                found[request] = answer(request, properties, syncs, group_id=GROUP, timeout_s=args.timeout)
     if not found:
         raise ConfigurationError(
             f"No topic of '{args.new}' in the metadata continues one of '{args.old}' in the checkpoint; say which with "
@@ -103,7 +102,7 @@ def _continues(args: argparse.Namespace, snapshot: Snapshot) -> Continues:
 
 def _answers(name: str, properties: dict[str, str], state: ClusterOffsets, timeout_ms: int) -> bool:
     """Return whether the old cluster answers, and is the one that was read."""
-    with closing(ClusterConnection(name, properties, group_id=_GROUP, timeout_ms=timeout_ms)) as connection:
+    with closing(ClusterConnection(name, properties, group_id=GROUP, timeout_ms=timeout_ms)) as connection:
         try:
             kafka_id = connection.kafka_id()
         except ClusterUnavailableError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from itertools import takewhile
+from typing import NamedTuple
+
+from dynamic_kafka.sql.parser.lexer import Token, scan
 
 __all__ = ["Candidate", "Known", "candidates"]
 
@@ -31,29 +33,6 @@ class Candidate(NamedTuple):
     start: int
     shown: str
 
-
-class _Token(NamedTuple):
-    """A token. An `open` one is a string that is not closed."""
-
-    kind: Literal["word", "name", "string", "open", "sign", "remark"]
-    text: str
-    start: int
-
-    @property
-    def upper(self) -> str:
-        return self.text.upper() if self.kind in ("word", "sign") else ""
-
-
-_SCAN = re.compile(
-    r"""(?P<skip>\s+|--[^\n]*\n|/\*(?!\+).*?\*/)
-      | (?P<remark>--[^\n]*\Z|/\*(?!\+).*\Z)
-      | '(?P<string>(?:[^']|'')*+)'
-      | '(?P<open>(?:[^']|'')*+)\Z
-      | `(?P<name>[^`\n]*)`
-      | (?P<word>(?!\d)[\w$]+)
-      | (?P<sign>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 
 _STATEMENTS = (
     *("SELECT", "INSERT INTO", "CREATE TABLE", "CREATE TEMPORARY VIEW", "CREATE VIEW", "DROP TABLE", "DROP VIEW"),
@@ -101,16 +80,18 @@ def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
 
     The last statement before the cursor counts. What is `after` it may name a query's tables.
     """
-    tokens = _last_statement(_tokens(text))
-    if tokens and tokens[-1].kind == "remark":
+    extended = text + "_"  # so the word that is typed has a character at least
+    tokens, place = scan(extended, 0, len(extended))
+    if extended.startswith("/*+", place):
+        in_hint, place = scan(extended, place + len("/*+"), len(extended))
+        tokens += in_hint
+    tokens = _last_statement(tokens)
+    if place < len(extended):
+        values, wrap = _in_string(tokens, known) if text[place] == "'" else ((), "")
+        return _matching(values, text[place + 1 :], place=place + 1, wrap=wrap)
+    if not tokens or tokens[-1].end <= len(text) or tokens[-1].kind != "word":  # in a comment or a number
         return []
-    if tokens and tokens[-1].kind == "open":
-        *before, opened = tokens
-        place, values, wrap = _in_string(before, known)
-        return _matching(values, opened.text, place=opened.start + 1, wrap=wrap) if place else []
-    typed = ""
-    if tokens and tokens[-1].kind == "word" and tokens[-1].start + len(tokens[-1].text) == len(text):
-        typed = tokens.pop().text
+    typed = tokens.pop().text[:-1]
     words = _words(tokens, known, typed, after)
     return _matching(words, typed, place=len(text) - len(typed))
 
@@ -118,75 +99,65 @@ def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
 # --- the text -----------------------------------------------------------------------------------------------------------
 
 
-def _tokens(text: str) -> list[_Token]:
-    found = []
-    for match in _SCAN.finditer(text):
-        kind = match.lastgroup
-        assert kind is not None
-        if kind != "skip":
-            found.append(_Token(kind, match[kind], match.start()))  # type: ignore[arg-type]
-    return found
-
-
-def _last_statement(tokens: list[_Token]) -> list[_Token]:
-    ends = [i for i, token in enumerate(tokens) if token.upper == ";"]
+def _last_statement(tokens: list[Token]) -> list[Token]:
+    ends = [i for i, token in enumerate(tokens) if token.word == ";"]
     return tokens[ends[-1] + 1 :] if ends else tokens
 
 
-def _opening(tokens: Sequence[_Token]) -> int | None:
+def _opening(tokens: Sequence[Token]) -> int | None:
     """Return the index of the parenthesis that is open at the end; None if there is none."""
     depth = 0
     for i in range(len(tokens) - 1, -1, -1):
-        depth += (tokens[i].upper == ")") - (tokens[i].upper == "(")
+        depth += (tokens[i].word == ")") - (tokens[i].word == "(")
         if depth < 0:
             return i
     return None
 
 
-def _in_options(tokens: Sequence[_Token]) -> int | None:
+def _in_options(tokens: Sequence[Token]) -> int | None:
     """Return the index of the parenthesis of WITH or OPTIONS that is open at the end; None if there is none."""
     opening = _opening(tokens)
-    return opening if opening and tokens[opening - 1].upper in ("WITH", "OPTIONS") else None
+    return opening if opening and tokens[opening - 1].word in ("WITH", "OPTIONS") else None
 
 
 # --- strings ------------------------------------------------------------------------------------------------------------
 
 
-def _in_string(before: Sequence[_Token], known: Known) -> tuple[bool, Iterable[str], str]:
-    """Return whether something is known about a string behind these tokens, what it may be, and what follows it."""
-    last = before[-1].upper if before else ""
+def _in_string(before: Sequence[Token], known: Known) -> tuple[Iterable[str], str]:
+    """Return what is known of what a string behind these tokens may be, and what follows it."""
+    last = before[-1].word if before else ""
     if last in ("SET", "RESET") and len(before) == 1:
-        return True, known.settings, "' = '" if last == "SET" else "'"
-    if len(before) == 3 and before[0].upper == "SET" and last == "=":
-        return True, known.settings.get(before[1].text, ()), "'"
-    if [token.upper for token in before] == ["STOP", "JOB"]:
-        return True, known.jobs, "'"
+        return known.settings, "' = '" if last == "SET" else "'"
+    if len(before) == 3 and before[0].word == "SET" and last == "=":
+        return known.settings.get(before[1].text, ()), "'"
+    if [token.word for token in before] == ["STOP", "JOB"]:
+        return known.jobs, "'"
     opening = _in_options(before)
     if opening is None:
-        return False, (), ""
+        return (), ""
     given = _given(before[opening + 1 :])
     options = known.options(given)
     if last == "=":
-        return True, options.get(before[-2].text, ()), "'"
-    return True, [name for name in options if name not in given], "' = '"
+        return options.get(before[-2].text, ()), "'"
+    return [name for name in options if name not in given], "' = '"
 
 
-def _given(tokens: Sequence[_Token]) -> dict[str, str]:
+def _given(tokens: Sequence[Token]) -> dict[str, str]:
     """Return the options that are complete."""
     triples = zip(tokens, tokens[1:], tokens[2:], strict=False)
     return {
-        key.text: value.text for key, sign, value in triples if key.kind == value.kind == "string" and sign.upper == "="
+        key.text: value.text for key, sign, value in triples if key.kind == value.kind == "string" and sign.word == "="
     }
 
 
 # --- words --------------------------------------------------------------------------------------------------------------
 
 
-def _words(tokens: Sequence[_Token], known: Known, typed: str, after: str) -> Iterable[str]:
+def _words(tokens: Sequence[Token], known: Known, typed: str, after: str) -> Iterable[str]:
     """Return what a word behind these tokens may be, in order."""
     if not tokens:
         return _STATEMENTS
-    first, last = tokens[0].upper, tokens[-1].upper
+    first, last = tokens[0].word, tokens[-1].word
     if (opening := _in_options(tokens)) is not None:
         given = _given(tokens[opening + 1 :])
         if last not in ("(", ",") or typed:
@@ -194,7 +165,7 @@ def _words(tokens: Sequence[_Token], known: Known, typed: str, after: str) -> It
         return [f"'{name}' = '" for name in known.options(given) if name not in given]
     if last in ("SET", "RESET") and len(tokens) == 1:
         return [f"'{key}'" + (" = '" if last == "SET" else "") for key in known.settings]
-    if [token.upper for token in tokens] == ["STOP", "JOB"]:
+    if [token.word for token in tokens] == ["STOP", "JOB"]:
         return [f"'{name}'" for name in known.jobs]
     if last in _AFTER and (len(tokens) == 1 or first not in ("SHOW", "DROP", "STOP") or last == "TEMPORARY"):
         return _AFTER[last]
@@ -202,7 +173,7 @@ def _words(tokens: Sequence[_Token], known: Known, typed: str, after: str) -> It
         return known.tables
     if first in ("DROP", "DESCRIBE", "DESC", "SHOW", "STOP", "SET", "RESET"):
         return ("IF EXISTS",) if first == "DROP" else ()
-    if first == "CREATE" and "VIEW" not in [token.upper for token in tokens[:3]]:
+    if first == "CREATE" and "VIEW" not in [token.word for token in tokens[:3]]:
         return _words_of_table(tokens, last, typed)
     if last == ".":
         return _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else "")
@@ -216,30 +187,29 @@ def _words(tokens: Sequence[_Token], known: Known, typed: str, after: str) -> It
     ]
 
 
-def _words_of_table(tokens: Sequence[_Token], last: str, typed: str) -> Iterable[str]:
+def _words_of_table(tokens: Sequence[Token], last: str, typed: str) -> Iterable[str]:
     opening = _opening(tokens)
     if opening is None:
         return _cased(typed, _OF_STATEMENT) if typed or last == ")" else ()
     if last in ("(", ","):
         return _cased(typed, _OF_TABLE) if typed else ()  # the name of a column
-    if tokens[-2].upper in ("(", ","):
+    if tokens[-2].word in ("(", ","):
         return _cased(typed, (*_TYPES, "METADATA FROM", "AS"))
     return _cased(typed, (*_OF_COLUMN, *_TYPES)) if typed else _OF_COLUMN
 
 
-def _columns(tokens: Sequence[_Token], known: Known, after: str, only: str = "") -> list[str]:
+def _columns(tokens: Sequence[Token], known: Known, after: str, only: str = "") -> list[str]:
     """Return the columns of a query's tables, or of `only` one or its alias; if it names none yet, those of all tables."""
-    behind = _tokens(after)
-    end = next((i for i, token in enumerate(behind) if token.upper == ";"), len(behind))
+    behind, _ = scan(after, 0, len(after))
     tables = {name.lower(): columns for name, columns in known.tables.items()}
     read: dict[str, Sequence[str]] = {}
-    all_tokens = [*tokens, *behind[:end]]
+    all_tokens = [*tokens, *takewhile(lambda token: token.word != ";", behind)]
     for i, token in enumerate(all_tokens[1:], 1):
         columns = tables.get(token.text.lower()) if token.kind in ("word", "name") else None
-        if columns is None or all_tokens[i - 1].upper not in {*_BEFORE_TABLE, ",", "."} - {"VIEW", "LIKE"}:
+        if columns is None or all_tokens[i - 1].word not in {*_BEFORE_TABLE, ",", "."} - {"VIEW", "LIKE"}:
             continue
         read[token.text.lower()] = columns
-        following = [t for t in all_tokens[i + 1 : i + 3] if t.upper != "AS"]
+        following = [t for t in all_tokens[i + 1 : i + 3] if t.word != "AS"]
         if following and following[0].kind in ("word", "name"):
             read[following[0].text.lower()] = columns
     if only:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from dynamic_kafka.cli.connection import (
     add_action,
@@ -18,9 +18,9 @@ from dynamic_kafka.cli.connection import (
     read_text,
 )
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
-from dynamic_kafka.cli.streams.checks import Finding, check_streams, quoted_list
+from dynamic_kafka.cli.streams.checks import Finding, Result, check_streams, quoted_list
 from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest, plural
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -32,7 +32,6 @@ from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["add_to"]
 
-_WORST_FIRST = ("error", "warning", "note", "ok")
 _EXAMPLES = """examples:
   dynamic-kafka streams -o metadata-service=file -o metadata-service.path=streams.yaml
   dynamic-kafka streams --options-file query.properties --diff s3a://bucket/checkpoints/orders
@@ -136,7 +135,7 @@ def _topics_found(
         found = seen.views.get(name)
         if found is None:
             what = str(errors.get(name) or "it has not answered").removeprefix(f"Cluster '{name}' ")
-            topics = f"{len(desired.topics)} topic{'' if len(desired.topics) == 1 else 's'} not checked"
+            topics = f"{plural(len(desired.topics), 'topic')} not checked"
             yield Finding("error", where, what, f"{topics}; dynamic-kafka doctor finds the step that fails")
             continue
         if found.kafka_id:
@@ -157,7 +156,7 @@ def _topics_found(
         for topic in sorted(desired.topics & found.topics.keys()):
             count = found.partitions[topic]
             without = [p for p in range(count) if (topic, p) not in found.ends]
-            partitions = f"{count} partition{'' if count == 1 else 's'}"
+            partitions = plural(count, "partition")
             if without:
                 what = f"{partitions}, of which {listed(map(str, without), 5)} did not answer: no leader"
                 yield Finding("error", f"{where}, topic '{topic}'", what, "look at the brokers of the cluster")
@@ -209,8 +208,8 @@ def _show_findings(
     args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
 ) -> int:
     # A whole cluster comes before a topic.
-    findings = sorted(findings, key=lambda f: (_WORST_FIRST.index(f.result), "topic '" in f.where))
-    counts = {result: sum(finding.result == result for finding in findings) for result in _WORST_FIRST}
+    findings = sorted(findings, key=lambda f: (get_args(Result).index(f.result), "topic '" in f.where))
+    counts = {result: sum(finding.result == result for finding in findings) for result in get_args(Result)}
     if args.output == "json":
         show_json(
             {
@@ -226,14 +225,10 @@ def _show_findings(
         topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
         if streams:
             show_line(
-                f"{_plural(len(streams), 'stream')}, {_plural(len(clusters), 'cluster')}, {_plural(len(topics), 'topic')}: "
-                f"{_plural(counts['error'], 'error')}, {_plural(counts['warning'], 'warning')}"
+                f"{plural(len(streams), 'stream')}, {plural(len(clusters), 'cluster')}, {plural(len(topics), 'topic')}: "
+                f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}"
             )
     return 1 if counts["error"] or (getattr(args, "strict", False) and counts["warning"]) else 0
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 # --- the next start -------------------------------------------------------------------------------------------------------
@@ -307,8 +302,8 @@ def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: Sourc
         )
     going = [change for change in found.changes if change.change == "goes on"]
     show_line(
-        f"{_plural(len(going), 'topic')} {'goes' if len(going) == 1 else 'go'} on as before; the first batch has "
-        f"{_plural(sum(change.unread for change in found.changes), 'offset')} to read without limits."
+        f"{plural(len(going), 'topic')} {'goes' if len(going) == 1 else 'go'} on as before; the first batch has "
+        f"{plural(sum(change.unread for change in found.changes), 'offset')} to read without limits."
     )
     if any(change.change == "removed" for change in found.changes):
         show_line(

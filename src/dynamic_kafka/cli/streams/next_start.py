@@ -79,8 +79,8 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
                 if name not in seen.views
             }
             if not seen.fresh:
-                why = view.metadata.status().get("last_error")
-                raise MetadataServiceError(str(why or "The metadata service did not answer"))
+                status = view.metadata.status()
+                raise MetadataServiceError((status and status["last_error"]) or "The metadata service did not answer")
             result = _resolved(view, seen, document, policy, settings.unavailable_after_ms / 1000)
             missing = [*_missing(seen, view, settings)]
         except DynamicKafkaError as error:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import json
-import uuid
 import zlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +25,7 @@ from dynamic_kafka.formats.avro.format import legacy_option, parsed
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.schema_ids import SchemaId, plans_by_id
 from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
 
@@ -70,12 +70,8 @@ class _Glue(NamedTuple):
     endpoint: str | None
 
 
-def _glue(options: FormatOptions) -> _Glue:
-    return _Glue(_REGION.of(options), _ENDPOINT.of(options))
-
-
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    glue, text, target = _glue(options), _text(schema, options), arrow_type(schema)
+    glue, text, target = _Glue(_REGION.of(options), _ENDPOINT.of(options)), _text(schema, options), arrow_type(schema)
 
     def from_avro_glue(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, glue, text, target)
@@ -119,7 +115,7 @@ def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructT
 @functools.lru_cache(256)
 def _kernel(glue: _Glue, text: str, target: pa.StructType) -> native.Decoder:
     def schemas(headers: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
-        return {header: _plan_or_fault(glue, header, text, target) for header in headers}
+        return plans_by_id(headers, lambda version: _plan(glue, version, text, target))
 
     return native.Decoder(target, {"format": "avro-confluent"}, schemas)
 
@@ -143,18 +139,8 @@ def _body(message: bytes) -> bytes:
     return found
 
 
-def _plan_or_fault(glue: _Glue, header: native.SchemaId, text: str, target: pa.StructType) -> str:
-    assert isinstance(header, bytes)
-    try:
-        return _plan(glue, str(uuid.UUID(bytes=header[len(_GUID) :])), text, target)
-    except RegistryError as error:
-        if not error.not_found:
-            raise
-        return json.dumps({"missing": str(error)})  # probably a damaged message
-
-
 @functools.lru_cache(1000)
-def _plan(glue: _Glue, version: str, text: str, target: pa.StructType) -> str:
+def _plan(glue: _Glue, version: SchemaId, text: str, target: pa.StructType) -> str:
     writer = _writer(glue, version)
     if isinstance(writer, str):
         return json.dumps(unreadable(writer))
@@ -167,7 +153,7 @@ def _plan(glue: _Glue, version: str, text: str, target: pa.StructType) -> str:
 
 
 @functools.lru_cache(1000)
-def _writer(glue: _Glue, version: str) -> AvroSchema | str:
+def _writer(glue: _Glue, version: SchemaId) -> AvroSchema | str:
     """Return the schema of a version, or why its messages cannot be read."""
     found = _schema_version(glue, version)
     if found["DataFormat"] != "AVRO":
@@ -178,7 +164,7 @@ def _writer(glue: _Glue, version: str) -> AvroSchema | str:
         return f"with its schema version {version}, {error}"
 
 
-def _schema_version(glue: _Glue, version: str) -> dict[str, Any]:
+def _schema_version(glue: _Glue, version: SchemaId) -> dict[str, Any]:
     try:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
@@ -186,7 +172,7 @@ def _schema_version(glue: _Glue, version: str) -> dict[str, Any]:
 
     asked = f"AWS Glue, asked for the schema version {version},"
     try:
-        found: dict[str, Any] = _client(glue).get_schema_version(SchemaVersionId=version)
+        found: dict[str, Any] = _client(glue).get_schema_version(SchemaVersionId=str(version))
     except ClientError as error:
         code = error.response["Error"]["Code"]
         unknown = code == "EntityNotFoundException"

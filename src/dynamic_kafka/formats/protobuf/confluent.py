@@ -44,7 +44,7 @@ from dynamic_kafka.formats.protobuf.message_header import header_of, message_ind
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.schema_ids import SchemaId, id_of_header, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of, in_headers, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.options import Option, non_blank
@@ -228,7 +228,7 @@ def _schemas(ids: Collection[native.SchemaId], reading: _Reading) -> dict[native
         try:
             message = _message(reading, header)
         except ConfigurationError as error:
-            found[given] = json.dumps({"missing": f"Schema with id {id_of_header(header)}: {error}"})
+            found[given] = json.dumps({"missing": f"Schema with id {id_of(header)}: {error}"})
             continue
         found[given] = _fitting_plan(reading, message, header)
     return found
@@ -254,7 +254,7 @@ def _fitting_plan(reading: _Reading, message: MessageType, header: bytes) -> str
     try:
         return json.dumps(_plan(reading, message))
     except ConfigurationError as error:
-        raise ConfigurationError(f"Schema with id {id_of_header(header)} does not fit the columns: {error}") from None
+        raise ConfigurationError(f"Schema with id {id_of(header)} does not fit the columns: {error}") from None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -265,7 +265,7 @@ def registered_message(settings: RegistrySettings, header: bytes) -> MessageType
         ConfigurationError: If the registry does not know it, or it cannot be used.
         RegistryError: If the registry does not answer.
     """
-    files = _files(settings, id_of_header(header))
+    files = _files(settings, id_of(header))
     if isinstance(files, str):
         raise ConfigurationError(files)
     return message_of_set(_MESSAGE, message_at(files.file[-1], message_indexes(header)), files)

@@ -32,13 +32,9 @@ def header_size(message: bytes) -> int:
     return at
 
 
-def _indexes_at(header: bytes) -> int:
-    return GUID_BYTES if header[0] else ID_BYTES
-
-
 def message_indexes(header: bytes) -> list[int]:
     """Return the message indexes."""
-    count, at = _sint64(header, _indexes_at(header))
+    count, at = _sint64(header, GUID_BYTES if header[0] else ID_BYTES)
     indexes: list[int] = []
     for _ in range(count):
         index, at = _sint64(header, at)

@@ -26,7 +26,9 @@ from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.filesystems import failure_reason, failures
 from dynamic_kafka.history.archive.model import DataFile
-from dynamic_kafka.history.archive.plan import AS_THE_SOURCE, Part, Place, Plan, Written
+from dynamic_kafka.history.archive.plan import AS_THE_SOURCE, Part, Plan, Written
+from dynamic_kafka.history.folder import NULL
+from dynamic_kafka.history.model import Place
 
 __all__ = ["COORDINATES", "NEEDED", "FileWriter", "check_unchanged", "new_path", "write_parts"]
 
@@ -36,7 +38,6 @@ COORDINATES = ("cluster_id", "topic", "topic_id", "partition", "offset")
 """The columns that identify a record, in the order of a compacted file."""
 _BUFFERED_BYTES = 64 << 20
 _READ_BYTES = 4 << 20
-_NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # as Spark and Hive name the folder of null
 _FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
@@ -50,7 +51,7 @@ def new_path(day: str, number: int | None) -> str:
             those of later batches later.
     """
     name = "all" if number is None else f"batch-{number:012}"
-    return f"day={day or _NO_DAY}/{name}-{uuid.uuid4().hex}.parquet"
+    return f"day={day or NULL}/{name}-{uuid.uuid4().hex}.parquet"
 
 
 def write_parts(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Written:

@@ -68,7 +68,7 @@ def read(files: Files) -> Archive | None:
 
 def _read(files: Files) -> Archive | None:
     # States first: a record that the state has may be gone when its folder is listed, but none that the state lacks.
-    states = _numbers(files, _STATES)
+    states = _states(files)
     archive = Archive()
     if states:
         path = _path(_STATES, str(max(states)))
@@ -97,7 +97,7 @@ def refreshed(files: Files, archive: Archive | None) -> Archive | None:
     """
     if archive is not None:
         records = all(number <= archive.batches.get(query, 0) for query, number in _records(files))
-        if records and max(_numbers(files, _STATES), default=0) <= archive.number:
+        if records and max(_states(files), default=0) <= archive.number:
             return archive
     return read(files)
 
@@ -146,7 +146,7 @@ def write_state(files: Files, archive: Archive) -> None:
 
 def delete_old(files: Files) -> None:
     """Delete the states before the last two, and the records of batches that both of these have."""
-    states = sorted(_numbers(files, _STATES))
+    states = sorted(_states(files))
     if len(states) < 2:
         return
     path = _path(_STATES, str(states[-2]))
@@ -160,8 +160,8 @@ def _path(folder: str, name: str) -> str:
     return f"{folder}/{name}.json"
 
 
-def _numbers(files: Files, folder: str) -> list[int]:
-    names = (name.removesuffix(".json") for name in files.names(folder))
+def _states(files: Files) -> list[int]:
+    names = (name.removesuffix(".json") for name in files.names(_STATES))
     return [int(name) for name in names if name.isdecimal()]
 
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.history.archive.model import Archive, Batch, DataFile, PartitionKey, Span, missing
+from dynamic_kafka.history.model import Place
 
 __all__ = [
     "AS_THE_SOURCE",
     "Part",
-    "Place",
     "Plan",
     "Written",
     "batch_of",
@@ -26,9 +26,6 @@ __all__ = [
 
 AS_THE_SOURCE = "Archive the stream as the source gives it: before joins, explode and repartition"
 """What to do about rows that are not those of the source."""
-
-Place = tuple[str, str, int]
-"""The columns of a row that say where it is from: cluster's name, topic and partition."""
 
 
 class Part(NamedTuple):

@@ -56,7 +56,7 @@ class State:
         clusters: Their clusters as the driver that decided knew them, by name: `cluster.id` and `bootstrap.servers`. They
             serve to find the clusters in today's metadata; no connection is made from them.
         applied: The last published batch of each identity, the most recent one last.
-        rows: The number of its rows, by identity; absent if that is not known.
+        rows: The number of its rows, by identity; absent after the batch that followed it was voided.
         runs: The run of a streaming query that published it, by identity; see `Batch`.
         accepted: True if the last batch was published because of `sink.accept-gaps`.
         places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Each record

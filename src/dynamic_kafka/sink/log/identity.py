@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dynamic_kafka.errors import CheckpointError, ConfigurationError
+from dynamic_kafka.errors import CheckpointError, ConfigurationError, plural
 
 __all__ = ["Identity", "Place", "Published", "place"]
 
@@ -120,15 +120,15 @@ def _repetition(
     if last.rows is None:
         why = "is published already; the commit log does not contain its number of rows"
         return Place(
-            "repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped ({_count(rows)})"
+            "repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped ({plural(rows, 'row')})"
         )
     if rows == last.rows:
-        why = f"is published already, with {_count(last.rows)}"
+        why = f"is published already, with {plural(last.rows, 'row')}"
         return Place("repeated", warning=f"{_capital(identity)} {why}. What was written again is dropped")
     deleted = "records that it had read were deleted meanwhile, " if rows < last.rows else ""
     why = (
-        f"it is published already with {_count(last.rows)} and now has {_count(rows)}: {deleted}the checkpoint was rewound, "
-        "or the query computes other rows when it is repeated"
+        f"it is published already with {plural(last.rows, 'row')} and now has {plural(rows, 'row')}: {deleted}the "
+        "checkpoint was rewound, or the query computes other rows when it is repeated"
     )
     if accepts:
         return Place("next", accepted=True, warning=_accepted(identity, why))
@@ -182,10 +182,6 @@ def _skipped(identity: Identity, why: str) -> str:
         f"sink.skip-batch={identity.batch}: {identity} is left out, although {why}. Its rows are missing if they were not "
         "published before. The option is not needed any more"
     )
-
-
-def _count(rows: int) -> str:
-    return f"{rows} row{'' if rows == 1 else 's'}"
 
 
 def _capital(identity: Identity) -> str:

@@ -15,6 +15,7 @@ from dynamic_kafka.kafka.clients import check_properties
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.metadata.watcher import MetadataWatcher
+from dynamic_kafka.observe.reports import Event, MetadataStatus
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.driver.movers import answer
 from dynamic_kafka.source.driver.record_log import OffsetSyncs
@@ -204,9 +205,13 @@ class CurrentMetadata:
         self._watcher.track(names)
         return {name for name in names if not self._watcher.is_cluster_active(name)}
 
-    def status(self) -> Mapping[str, object]:
-        """Return the watcher's counters and errors."""
-        return self._watcher.status() if self._watcher is not None else {}
+    def status(self) -> MetadataStatus | None:
+        """Return the watcher's counters and errors; None before the service is asked."""
+        return self._watcher.status() if self._watcher is not None else None
+
+    def events(self) -> list[Event]:
+        """Return the watcher's last events."""
+        return self._watcher.events() if self._watcher is not None else []
 
 
 def _servers(properties: Mapping[str, str]) -> set[str]:

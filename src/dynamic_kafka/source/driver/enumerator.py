@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, listed
 from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
+from dynamic_kafka.observe.reports import ClusterState
+from dynamic_kafka.observe.reports import Event as Reported
 from dynamic_kafka.source.document.collector import without_collector
 from dynamic_kafka.source.document.offset_ranges import OffsetRange
 from dynamic_kafka.source.document.offsets import (
@@ -41,9 +43,6 @@ from dynamic_kafka.source.rules.planning import ReadTask, plan, skip
 from dynamic_kafka.source.rules.pruning import Condition, left_out, narrow, size, start_at, time_requests
 from dynamic_kafka.source.rules.reconcile import reconcile
 from dynamic_kafka.source.settings import SourceSettings
-
-if TYPE_CHECKING:
-    from dynamic_kafka.observe.reports import ClusterState
 
 __all__ = ["SourceEnumerator", "state_word"]
 
@@ -81,7 +80,7 @@ class SourceEnumerator:
         self._unmarked: dict[str, list[KafkaTopicPartition]] = {}
         self._unmarked_since: dict[str, float] = {}
         self._moves: dict[tuple[str, KafkaTopicPartition], Move] = {}
-        self._events: deque[dict[str, Any]] = deque(maxlen=_KEPT_EVENTS)
+        self._events: deque[Reported] = deque(maxlen=_KEPT_EVENTS)
         # Only for the batch that a query repeats when it starts, which Spark plans before it asks for another one.
         self._given_up: set[OffsetRange] = set(settings.skip_offsets)
         self._skipped: set[OffsetRange] = set()
@@ -307,13 +306,18 @@ class SourceEnumerator:
             "version": 1,
             "clusters": clusters,
             "metadata": self._view.metadata.status(),
-            "events": list(self._events),
+            "events": self._last_events(),
             "commitsSucceeded": sum(m.commits.succeeded for m in self._view.monitors.values()),
             "commitsFailed": sum(m.commits.failed for m in self._view.monitors.values()),
             "done": bool(document.done),
             **({} if document.history is None else {"history": progress(document.history)}),
             **({} if self._aligner is None else {"alignment": self._aligner.status()}),
         }
+
+    def _last_events(self) -> list[Reported]:
+        """Return the last events of this run and of the metadata service, oldest first. For any thread."""
+        of_metadata = [Reported(**{**e, "text": f"metadata: {e['text']}"}) for e in self._view.metadata.events()]
+        return sorted([*list(self._events), *of_metadata], key=lambda event: event["time_ms"])
 
     def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int | None:
         """Return the number of records to read; None if an end is not known.
@@ -527,7 +531,7 @@ class SourceEnumerator:
                 if len(self._logged) > _REMEMBERED_TEXTS:
                     self._logged.clear()
                 self._logged.add(event.text)
-                self._events.append({"time_ms": int(time.time() * 1000), "level": event.level, "text": event.text})
+                self._events.append(Reported(time_ms=int(time.time() * 1000), level=event.level, text=event.text))
                 _log.log(logging.WARNING if event.level == "warning" else logging.INFO, "%s", event.text)
 
 

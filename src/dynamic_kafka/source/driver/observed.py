@@ -23,7 +23,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.place import ServerSettings, find_or_start
 from dynamic_kafka.observe.reporter import Reporter, new_name
-from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, HistoryLeft, MetadataStatus, TopicReport
+from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, HistoryLeft, TopicReport
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.source.document.document import HistoryStage
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
@@ -172,7 +172,8 @@ class ObservedEnumerator(SourceEnumerator):
             "last_batch_ms": self._last_batch_ms,
             **self._of_batches(now_ms),
             "calls": dict(self._calls),
-            **self._of_metadata(),
+            "metadata": self._view.metadata.status(),
+            "events": sorted([*self._last_events(), *self._changes], key=lambda e: e["time_ms"])[-_MOST_EVENTS:],
             "history_left": self._of_history(document, is_finished=finished is not None),
             "clusters": clusters,
         }
@@ -195,28 +196,6 @@ class ObservedEnumerator(SourceEnumerator):
         if self._told_history is None or self._told_history[:2] != (stage, read):
             self._told_history = stage, read, left_of(stage, read)
         return self._told_history[2]
-
-    def _of_metadata(self) -> dict[str, Any]:
-        """Return the state of the metadata service, and the events of all kinds."""
-        events: list[Any] = [*list(self._events), *self._changes]
-        status: Any = self._view.metadata.status()
-        if not status:
-            return {"metadata": None, "events": events}
-        metadata = MetadataStatus(
-            refreshes=status["refreshes"],
-            failures=status["failures_total"],
-            consecutive_failures=status["consecutive_failures"],
-            tolerated_failures=status["tolerated_failures"],
-            ends_ms=status["ends_ms"],
-            last_error=status["last_error"],
-            last_success_ms=status["last_success_ms"],
-            asking_since_ms=status["asking_since_ms"],
-            changes=status["generation"],
-        )
-        events += [
-            Event(time_ms=c["time_ms"], level=c["level"], text=f"metadata: {c['text']}") for c in status["changes"]
-        ]
-        return {"metadata": metadata, "events": sorted(events, key=lambda e: int(e["time_ms"]))[-_MOST_EVENTS:]}
 
     def _cluster(
         self,

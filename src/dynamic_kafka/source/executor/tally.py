@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from dynamic_kafka.observe.clients import ClientTotals
+from dynamic_kafka.observe.parts import Tally as Count
 from dynamic_kafka.observe.place import Address
 from dynamic_kafka.observe.reporter import Reporter, new_name
 from dynamic_kafka.observe.reports import HistoryRead
@@ -22,16 +23,6 @@ from dynamic_kafka.source.observation import Observation
 __all__ = ["Tally", "reported", "tally_of"]
 
 _MOST_TALLIES = 8
-
-
-class _Count:
-    """What was read of a partition."""
-
-    __slots__ = ("bytes", "read_ms", "records", "timestamp_ms")
-
-    def __init__(self) -> None:
-        self.records = self.bytes = self.read_ms = 0
-        self.timestamp_ms: int | None = None
 
 
 class Tally:
@@ -48,7 +39,7 @@ class Tally:
     def __init__(self, run: str) -> None:
         self._lock = threading.Lock()
         self._run, self._name = run, new_name()
-        self._counts: dict[tuple[str, str], dict[int, _Count]] = {}
+        self._counts: dict[tuple[str, str], dict[int, Count]] = {}
         self._decode_errors: dict[tuple[str, str], int] | None = None
         self._emit_lag_s: dict[str, float] = {}
         self._totals: dict[str, ClientTotals] = {}
@@ -99,7 +90,7 @@ class Tally:
         last_ms: int | None = None
         with self._lock:
             for topic, partition, records, timestamp_ms in runs:
-                of = self._counts.setdefault((cluster, topic), {}).setdefault(partition, _Count())
+                of = self._counts.setdefault((cluster, topic), {}).setdefault(partition, Count())
                 of.records += records
                 of.bytes += int(bytes_per_record * records)
                 of.read_ms = now_ms

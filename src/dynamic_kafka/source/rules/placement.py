@@ -30,8 +30,10 @@ What no record can show: whether a copier will repeat records later on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from dynamic_kafka.continuation import Guarantee
+from dynamic_kafka.errors import plural
 from dynamic_kafka.source.document.evidence import (
     Anchor,
     Difference,
@@ -56,6 +58,8 @@ from dynamic_kafka.source.rules.comparison import (
 from dynamic_kafka.source.rules.matching import Candidate, search
 
 __all__ = ["follow", "place", "translate", "way_back"]
+
+_records = partial(plural, noun="record")
 
 
 def follow(request: MoveRequest, old: RecordLog, new: RecordLog, most: int) -> tuple[Anchor | None, bool]:
@@ -94,7 +98,7 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int
         return _not_compared(request, old, new, found)
     if found.state == "partial":
         text = (
-            f"the records are being compared: {_number(found.anchor.records)} so far, up to offset {found.anchor.old}"
+            f"the records are being compared: {_records(found.anchor.records)} so far, up to offset {found.anchor.old}"
         )
         return Placement(None, "unproved", None, text, found.anchor)
     return _lagging(request, found) if found.state == "lags" else _proved(request, found, old, new)
@@ -167,8 +171,8 @@ def _proved(request: MoveRequest, found: Comparison, old: RecordLog | None, new:
     besides = (*anchor.besides, *rest.again)
     words = [_compared_words(request, anchor), *(_difference(request, one) for one in besides)]
     if gap:
-        words.append(f"of the {_number(gap, 'offset')} from {anchor.old} to {request.position} nothing is known")
-    words += [f"{_number(one.records)} may be there before ({_span(one)})" for one in rest.unclear]
+        words.append(f"of the {plural(gap, 'offset')} from {anchor.old} to {request.position} nothing is known")
+    words += [f"{_records(one.records)} may be there before ({_span(one)})" for one in rest.unclear]
     if rest.unseen is not None:
         words.append(f"what is there from offset {rest.unseen} on was not looked at")
     words += [f"{_difference(request, one)}, not read yet" for one in rest.lacks]
@@ -196,14 +200,14 @@ def _compared_words(request: MoveRequest, anchor: Anchor) -> str:
             "no record was read before it" if request.position == 0 else f"nothing was read since offset {anchor.old}"
         )
     return (
-        f"{_number(anchor.records)} from offset {anchor.began_old} of '{request.old_cluster}' on, {anchor.began_new} on "
+        f"{_records(anchor.records)} from offset {anchor.began_old} of '{request.old_cluster}' on, {anchor.began_new} on "
         f"'{request.cluster}', {_are(anchor.records)} the same"
     )
 
 
 def _difference(request: MoveRequest, one: Difference) -> str:
     return _WORDS[one.kind].format(
-        _number(one.records), request.cluster, _span(one), _are(one.records), request.old_cluster
+        _records(one.records), request.cluster, _span(one), _are(one.records), request.old_cluster
     )
 
 
@@ -213,17 +217,13 @@ def _span(one: Difference) -> str:
 
 def _lagging(request: MoveRequest, found: Comparison) -> Placement:
     anchor = found.anchor
-    text = f"the last {_number(found.lacks)} before it {_are(found.lacks)} not on '{request.cluster}' (yet)"
+    text = f"the last {_records(found.lacks)} before it {_are(found.lacks)} not on '{request.cluster}' (yet)"
     words = [text, *(_difference(request, one) for one in anchor.besides)]
     position, overlap = None, None
     if anchor.records:
         words.append("if they come, they are read again")
         position, overlap = anchor.new, found.lacks
     return Placement(position, "unproved", overlap, "; ".join(words), anchor, anchor.besides)
-
-
-def _number(count: int, noun: str = "record") -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _are(count: int) -> str:
@@ -279,7 +279,7 @@ def _at_same_offset(
             f"'{request.cluster}' has another record or none at offset {min(differs)}: it is not a copy with same offsets"
         )
     if count := len(expected):
-        text = f"{_number(count)} before it {_are(count)} the same there; what is before that was not compared"
+        text = f"{_records(count)} before it {_are(count)} the same there; what is before that was not compared"
     elif known.before:
         text = f"the log starts at offset {start} on '{request.cluster}', so no record before it can be compared"
     else:
@@ -322,29 +322,29 @@ def _next_to(request: MoveRequest, known: Evidence, new: RecordLog, hint: int | 
     if not whole:
         best = max(found[last], key=lambda candidate: candidate.run)
         text = (
-            f"offset {best.offset} has such a record, but only {best.run} of the last {_number(len(wanted))} before the "
+            f"offset {best.offset} has such a record, but only {best.run} of the last {_records(len(wanted))} before the "
             "position are the same there: it may be another one, or the copy is not complete (yet)"
         )
         return Placement(best.offset + 1, "unproved", None, text)
     at, length = whole[0].offset, whole[0].run
-    text = f"the last record before it is at offset {at}, with {_number(length)} up to it the same"
+    text = f"the last record before it is at offset {at}, with {_records(length)} up to it the same"
     if len(found[last]) > 1:
         again = sum(1 for _ in new.records(tp, at + 1, found[last][-1].offset + 1))
         text = f"{text}, and it is there {len(found[last])} times, last at offset {found[last][-1].offset}"
         return Placement(at + 1, "unproved", again, text)
     if known.gap:
-        text = f"{text}; of the {_number(known.gap, 'offset')} after it nothing is known"
+        text = f"{text}; of the {plural(known.gap, 'offset')} after it nothing is known"
         return Placement(at + 1, "unproved", known.gap, text)
     return Placement(at + 1, "unproved", None, text, alone=True)
 
 
 def _not_there(request: MoveRequest, found: Mapping[int, list[Candidate]], last: int, scope: str) -> Placement:
     if not found:
-        return _unknown(f"none of the last {_number(last + 1)} before it is on '{request.cluster}' (yet){scope}")
+        return _unknown(f"none of the last {_records(last + 1)} before it is on '{request.cluster}' (yet){scope}")
     newest = max(found)
     missing = last - newest
     places = found[newest]
-    what = f"the last {_number(missing)} before it {_are(missing)} not on '{request.cluster}' (yet){scope}"
+    what = f"the last {_records(missing)} before it {_are(missing)} not on '{request.cluster}' (yet){scope}"
     if len(places) > 1:
         return _unknown(what)
     return Placement(places[0].offset + 1, "unproved", missing, f"{what}; if they come, they are read again")

@@ -28,9 +28,10 @@ from dynamic_kafka.formats import DELETE, METADATA, ROW_KIND, UPDATE_AFTER
 from dynamic_kafka.formats.arrow import handed_over, taken_over
 from dynamic_kafka.formats.evolution import with_version
 from dynamic_kafka.formats.expressions import named, nullable, once, quoted, without_call_sites
+from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.initializer import KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.spark.columns import COLUMN_TYPES, HISTORY_ROW, LAST_ROW, LEFT_OUT
+from dynamic_kafka.spark.columns import COLUMN_TYPES, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.datasource import CONDITIONS, NAME
 from dynamic_kafka.spark.messages import Part, column_of
 from dynamic_kafka.sql.connectors.table import OtherTable

@@ -18,9 +18,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.expressions import TEMPORAL, rebuilt, temporal_text
-from dynamic_kafka.formats.options import only_topic
 from dynamic_kafka.native import encoder
-from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.records import DEAD_LETTER, ENCODER
 from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -45,10 +43,9 @@ def check_writable(table: KafkaTable) -> tuple[Written, ...]:
         ConfigurationError: If the table can only be read.
     """
     name, columns = table.name, table.definition.written
-    configure_sink(table.sink)  # a table of several streams can only be read
     metadata = [c for c in columns if isinstance(c, MetadataColumn)]
     writable = [key for key, found in METADATA_KEYS.items() if found.write is not None]
-    one_topic = only_topic(table.sink) is not None
+    one_topic = table.sink_settings.topic is not None
     if one_topic:
         writable.remove("topic")
     if table.connector != "dynamic-kafka":
@@ -84,7 +81,7 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         ConfigurationError: If the columns do not fit the table.
     """
     columns = check_writable(table)
-    faults: list[Column] | None = None if configure_sink(table.sink).dead_letter_topic is None else []
+    faults: list[Column] | None = None if table.sink_settings.dead_letter_topic is None else []
     rows, values, given_kind = values_of(query, table, columns, names, faults)
     kind_column = F.lit(INSERT) if given_kind is None else given_kind
     if faults is not None:

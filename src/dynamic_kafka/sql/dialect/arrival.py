@@ -17,11 +17,12 @@ from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.query import part_of_with
 from dynamic_kafka.sql.dialect.scope import Translating
 
-__all__ = ["ARRIVAL", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
+__all__ = ["ARRIVAL", "PLAIN", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
 
 ARRIVAL = "__arrival"
 """The column with a row's offset."""
-_PLAIN = {"expressions", "from_", "where", "hint"}
+PLAIN = frozenset(("expressions", "from_", "where", "hint"))
+"""The parts of a SELECT that gives at most one row for each row that it reads."""
 
 
 class Streams(Protocol):
@@ -138,7 +139,7 @@ def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
         if _is_aggregated(query) or query.args.get("joins"):
             return False
         alias = node.args.get("alias")
-        if {part for part, value in query.args.items() if value} - _PLAIN or (alias and alias.args.get("columns")):
+        if {part for part, value in query.args.items() if value} - PLAIN or (alias and alias.args.get("columns")):
             raise t.refuse(query, f"The order of these rows is not known in a stream. {_WAY}")
         if not _arrive(t, query.args["from_"].this, streams):
             return False

@@ -12,11 +12,11 @@ delete rows of `o` too early, before the rows of `s` that match them. So Spark m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from dynamic_kafka.sql.dialect.query import is_as_long_at_any_time
 from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import kind_of
 
@@ -24,14 +24,10 @@ __all__ = ["compared", "every_column", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
-_LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
-"""The units of intervals in limits that Spark sees."""
 
 
 def show_limits(t: Translating, scope: Scope) -> None:
     """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
-    if t.time_of is None:
-        return
     relations = [scope.select.args["from_"].this] if scope.select.args.get("from_") else []
     joins = scope.select.args.get("joins") or []
     relations += [join.this for join in joins]
@@ -58,9 +54,8 @@ def show_limits(t: Translating, scope: Scope) -> None:
 def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
     """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
     columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
-    if t.time_of is not None and t.scope is not None and len(columns) > 1 and node.find(exp.Query) is None:
-        source = t.scope.source()
-        others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
+    if len(columns) > 1 and node.find(exp.Query) is None:
+        others = [column for column in columns if t.time_of(column) != "event"]
         for column in others if len(others) < len(columns) else []:
             part: exp.Expr = column
             while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
@@ -95,14 +90,14 @@ def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: ra
 
 def _is_time(t: Translating, scope: Scope, column: exp.Column, places: range) -> bool:
     """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
+    if t.time_of(column) != "event":
+        return False
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
     else:
         is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
     found = t.type_or_none(column) if is_of_one else None
-    if found is None or kind_of(found) != "TimestampNTZType" or t.time_of is None:
-        return False
-    return t.time_of(t.asked(t.sql(column), scope.source())) == "event"
+    return found is not None and kind_of(found) == "TimestampNTZType"
 
 
 def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
@@ -123,8 +118,7 @@ def _moved(value: exp.Expr) -> exp.Column | None:
         case exp.Column():
             return value
         case exp.Add(this=time, expression=exp.Interval() as by) | exp.Sub(this=time, expression=exp.Interval() as by):
-            units = re.findall(r"[A-Z]+", by.unit.sql().upper()) if by.unit is not None else ["?"]
-            return _moved(time) if _LENGTHS.issuperset(units) else None
+            return _moved(time) if is_as_long_at_any_time(by) else None
         case _:
             return None
 

@@ -21,11 +21,15 @@ from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
 from dynamic_kafka.sql.parser.create_table import read_options
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Cursor, Token, tokenize
+from dynamic_kafka.sql.tables.definition import Name
+from dynamic_kafka.sql.tables.types import DAY_UNITS, YEAR_UNITS
 
 __all__ = [
     "Query",
+    "is_as_long_at_any_time",
     "is_proctime",
     "is_temporal",
+    "name_in",
     "parse_query",
     "part_of_with",
     "place_of",
@@ -47,7 +51,6 @@ _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
 """Constructs of Flink that are refused by their words."""
 _FLINKS_HINT = re.compile(r"/\*\+\s*(?:(?:STATE_TTL|LOOKUP)\s*\([^()]*\)\s*,?\s*)+\*/", re.IGNORECASE)
 """Hints about how Flink keeps its state and looks rows up."""
-_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _OPERATORS = frozenset(("CAST", "TRY_CAST", "LIKE", "AVG", *WINDOW_TABLES, *RULES, *REFUSED))
 """Words whose meaning differs from Spark's, or may."""
 
@@ -142,12 +145,23 @@ def is_proctime(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).upper() == "PROCTIME"
 
 
+def is_as_long_at_any_time(interval: exp.Interval) -> bool:
+    """Return whether an interval has only units of DAY to SECOND."""
+    words = re.findall(r"[A-Z]+", interval.unit.sql().upper()) if interval.unit is not None else ["?"]
+    return {*DAY_UNITS, "TO"}.issuperset(words)
+
+
 def place_of(node: exp.Expr) -> int:
     """Return the first place that is known of a part of a query."""
     places = [found.meta["start"] for found in node.walk() if "start" in found.meta]
     if not places and node.parent is not None:
         return place_of(node.parent)
     return min(places, default=0)
+
+
+def name_in(table: exp.Table) -> Name:
+    """Return the name of a table as a query has it."""
+    return (*(table.args[part].name for part in ("catalog", "db") if table.args.get(part)), table.name)
 
 
 def part_of_with(table: exp.Table) -> exp.CTE | None:
@@ -222,7 +236,7 @@ def _digits_of_intervals(tokens: Sequence[Token]) -> frozenset[int]:
         if not (tokens[first].is_word("INTERVAL") and tokens[first + 1].kind == "string"):
             continue
         i = first + 2
-        while i < len(tokens) and tokens[i].text.upper() in (*_UNITS, "TO", "("):
+        while i < len(tokens) and tokens[i].text.upper() in (*YEAR_UNITS, *DAY_UNITS, "TO", "("):
             if tokens[i].is_word("("):
                 end = next((j for j in range(i, len(tokens)) if tokens[j].is_word(")")), i)
                 found.update(range(i, end + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -156,14 +156,13 @@ class Scope:
 class Translating(Writing, Protocol):
     """The methods and attributes of `Translator`, and of sqlglot's generator below it, that its parts use.
 
-    `zone` is the session's time zone, and `time_of` that of `arrival.Streams`, None in a batch.
+    `zone` is the session's time zone.
     """
 
     zone: str
     scope: Scope | None
     exported: set[int]
     rank_key: Any
-    time_of: Callable[[str], str] | None
 
     @property
     def streams(self) -> object | None:
@@ -171,6 +170,9 @@ class Translating(Writing, Protocol):
 
     def asked(self, text: str, source: str) -> str:
         """Return a query for a part of a SELECT alone."""
+
+    def time_of(self, node: exp.Expr) -> str:
+        """Return what time a part of the SELECT is, as that of `arrival.Streams` does; empty in a batch."""
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table."""

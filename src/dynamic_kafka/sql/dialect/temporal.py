@@ -15,8 +15,9 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.query import is_proctime, part_of_with
+from dynamic_kafka.sql.dialect.query import is_proctime, name_in, part_of_with
 from dynamic_kafka.sql.dialect.scope import Scope, Translating
+from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.kinds import is_whole, kind_of, read_as_utc
 
 __all__ = ["Versioned", "Versions", "is_processing_column", "join_versions"]
@@ -212,10 +213,8 @@ def _each(time: str) -> str:
 
 def _full_name(table: exp.Table) -> str:
     """Return a table's name as in the query, without Flink's names of the place where all tables are."""
-    place = [table.args[part].name for part in ("catalog", "db") if table.args.get(part)]
-    if [part.lower() for part in place] in (["default_catalog", "default_database"], ["default_database"]):
-        place = []
-    return ".".join([*place, table.name])
+    name = name_in(table)
+    return ".".join(name if database_of(name) else name[-1:])
 
 
 def _name_of(t: Translating, node: exp.Expr) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar
 
 from pyspark.sql.types import DataType, StringType
@@ -34,11 +35,12 @@ from dynamic_kafka.sql.dialect.operators import (
     total,
     type_in_function,
 )
-from dynamic_kafka.sql.dialect.query import Query, is_temporal, place_of, query_error
+from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import WINDOW, Scope
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
+from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.kinds import name_of
 
 __all__ = ["UNKNOWN_TYPE", "Ask", "Translator"]
@@ -49,7 +51,6 @@ UNKNOWN_TYPE = (
 
 Ask = Callable[[str], "DataType | None"]
 """Returns the type of the only column of a query for Spark, None if Spark refuses it."""
-_DEFAULTS = ("default_catalog", "default_database")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
 
 
@@ -103,7 +104,7 @@ class Translator(SparkGenerator):
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
-        self.time_of = time_of
+        self._time_of = None if time_of is None else cache(time_of)
         self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None
@@ -190,6 +191,12 @@ class Translator(SparkGenerator):
                 if named and not any(part is node for part in projection.walk()):
                     return self.type_or_none(projection.this)
         return self._of_parts(node)
+
+    def time_of(self, node: exp.Expr) -> str:
+        """Return what time a part of the SELECT is, as that of `arrival.Streams` does; empty in a batch."""
+        if self._time_of is None or self.scope is None:
+            return ""
+        return self._time_of(self.asked(self.sql(node), self.scope.source()))
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
@@ -330,8 +337,8 @@ class Translator(SparkGenerator):
         if view is not None:
             alias = self.sql(expression, "alias") or f"`{expression.name}`"
             return self.as_changed(expression, f"`{view}` AS {alias}")
-        place = tuple(expression.args[part].name.lower() for part in ("catalog", "db") if expression.args.get(part))
-        if place in (_DEFAULTS, _DEFAULTS[1:]):  # Flink's names of the place where all tables are
+        name = name_in(expression)
+        if len(name) > 1 and not database_of(name):
             self._changed.add(id(expression))
             expression.set("catalog", None)
             expression.set("db", None)

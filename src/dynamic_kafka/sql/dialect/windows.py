@@ -16,10 +16,10 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.scope import Translating, Window
 from dynamic_kafka.sql.tables.kinds import kind_of
+from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US
 
 __all__ = ["GROUP_WINDOWS", "aligned", "group_window", "length_us", "offsets_us", "table_window"]
 
-_MICROSECONDS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
 GROUP_WINDOWS = {
     f"{kind}{suffix}": (kind, suffix)
     for kind in ("TUMBLE", "HOP", "SESSION")
@@ -135,11 +135,11 @@ def length_us(t: Translating, interval: exp.Expr, *, negative: bool = False) -> 
         sign, interval = -1, interval.this
     if isinstance(interval, exp.Interval) and interval.this is not None and interval.args.get("unit") is not None:
         unit = str(interval.args["unit"].name or interval.args["unit"]).upper()
-        unit = unit.removesuffix("S") if unit.removesuffix("S") in _MICROSECONDS else unit
+        unit = unit.removesuffix("S") if unit.removesuffix("S") in DAY_UNITS else unit
         number = re.fullmatch(r"(-?)(\d+)(?:\.(\d{1,6}))?", interval.this.name.strip())
-        if unit in _MICROSECONDS and number and (negative or not number[1]):
-            fraction = int((number[3] or "").ljust(6, "0")) * _MICROSECONDS[unit] // 1_000_000
-            found = int(number[2]) * _MICROSECONDS[unit] + fraction
+        if unit in DAY_UNITS and number and (negative or not number[1]):
+            fraction = int((number[3] or "").ljust(6, "0")) * UNITS_US[unit] // 1_000_000
+            found = int(number[2]) * UNITS_US[unit] + fraction
             if found or negative:
                 return sign * (-found if number[1] else found)
     raise t.refuse(interval, "Expected an interval of seconds, minutes, hours or days, such as INTERVAL '10' MINUTES")

@@ -19,7 +19,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.parser.errors import is_hidden, line_number, sql_error
 from dynamic_kafka.sql.tables.definition import Name
 
-__all__ = ["DOUBLE_QUOTES", "MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "split", "tokenize"]
+__all__ = ["DOUBLE_QUOTES", "MATCH_RECOGNIZE", "STRING", "Cursor", "Token", "scan", "split", "tokenize"]
 
 MATCH_RECOGNIZE = "Spark has no MATCH_RECOGNIZE. Write the pattern with applyInPandasWithState or transformWithState"
 """Said for the whole of it: its patterns have signs that nothing else in SQL has."""
@@ -52,6 +52,7 @@ _NOT_A_QUOTE = (
     "This is a typographic quote, such as documents and chats make of a plain one. Put strings in 'single quotes' and names "
     "in `backticks`"
 )
+_NOT_ESCAPED = "In U&'...', behind each \\ (or the character of UESCAPE) stand four hexadecimal digits, or it again"
 DOUBLE_QUOTES = "Flink does not have \"double quotes\". Put strings in 'single quotes' and names in `backticks`"
 _NOT_UNDERSTOOD = "This character is not understood here. Put a name with special characters in `backticks`"
 
@@ -70,11 +71,14 @@ class Token:
     start: int
     end: int
 
+    @property
+    def word(self) -> str:
+        """Return the keyword in upper case, or the symbol; empty for any other token."""
+        return self.text.upper() if self.kind in ("word", "symbol") else ""
+
     def is_word(self, word: str) -> bool:
         """Return whether it is this keyword (given in upper case) or symbol."""
-        if word == STRING:
-            return self.kind == "string"
-        return self.kind in ("word", "symbol") and self.text.upper() == word
+        return self.kind == "string" if word == STRING else self.word == word
 
 
 def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]:
@@ -84,22 +88,31 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
         SqlError: If a string, name or comment is not closed, or for a character that SQL does not have.
     """
     end = len(source) if end is None else end
+    tokens, place = scan(source, start, end)
+    if place == end:
+        return [*tokens, Token("end", "", end, end)]
+    if source[place] in _UNCLOSED:
+        # What opens in a hint has to close in it: text behind the whole source does not help.
+        raise sql_error(source, place, _UNCLOSED[source[place]], unfinished=end == len(source))
+    if source[place] in "Uu":
+        raise sql_error(source, place, _NOT_ESCAPED)
+    for token in tokens:
+        if token.is_word("MATCH_RECOGNIZE"):
+            raise sql_error(source, token.start, MATCH_RECOGNIZE)
+    raise sql_error(source, place, _NOT_A_QUOTE if _TYPOGRAPHIC.match(source, place) else _NOT_UNDERSTOOD)
+
+
+def scan(source: str, start: int, end: int) -> tuple[list[Token], int]:
+    """Return the tokens up to the first place that cannot be read, and that place; the end if all can be read."""
     tokens: list[Token] = []
     position = start
-    while position < end:
-        match = _TOKEN.match(source, position, end)
-        if match is None:
-            unclosed = _UNCLOSED.get(source[position])
-            # What opens in a hint has to close in it: text behind the whole source does not help.
-            unfinished = unclosed is not None and end == len(source)
-            pattern = None if unclosed else re.search(r"\bMATCH_RECOGNIZE\b", source[start:position], re.IGNORECASE)
-            if pattern is not None:
-                raise sql_error(source, start + pattern.start(), MATCH_RECOGNIZE)
-            other = _NOT_A_QUOTE if _TYPOGRAPHIC.match(source, position) else _NOT_UNDERSTOOD
-            raise sql_error(source, position, unclosed or other, unfinished=unfinished)
+    while position < end and (match := _TOKEN.match(source, position, end)):
         kind, text = cast("Kind | Literal['skip', 'unicode']", match.lastgroup), match.group()
         if kind == "unicode":
-            kind, text = "string", _characters(source, position, text)
+            kind, characters = "string", _characters(text)
+            if characters is None:
+                break
+            text = characters
         elif kind in ("string", "name"):
             text = text[1:-1].replace(text[0] * 2, text[0])
         elif kind == "hint":
@@ -107,19 +120,16 @@ def tokenize(source: str, start: int = 0, end: int | None = None) -> list[Token]
         if kind != "skip":
             tokens.append(Token(kind, text, position, match.end()))
         position = match.end()
-    return [*tokens, Token("end", "", end, end)]
+    return tokens, position
 
 
-def _characters(source: str, start: int, text: str) -> str:
-    r"""Return the characters of `U&'\0001'`, where `\` or the one behind UESCAPE comes before four digits or itself."""
+def _characters(text: str) -> str | None:
+    r"""Return the characters of `U&'\0001'`; None if `\` or the one behind UESCAPE is not before four digits or itself."""
     parts = _UNICODE.fullmatch(text)
     assert parts is not None
     inside, escape = parts[1].replace("''", "'"), re.escape(parts[2] or "\\")
     if not re.fullmatch(rf"(?:[^{escape}]|{escape}[0-9A-Fa-f]{{4}}|{escape}{escape})*+", inside, re.DOTALL):
-        problem = (
-            f"In U&'...', behind each {parts[2] or chr(92)} stand four hexadecimal digits, or the same character again"
-        )
-        raise sql_error(source, start, problem)
+        return None
     found = re.sub(
         rf"{escape}(?:([0-9A-Fa-f]{{4}})|{escape})", lambda m: chr(int(m[1], 16)) if m[1] else m[0][0], inside
     )

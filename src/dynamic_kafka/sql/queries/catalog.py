@@ -16,14 +16,14 @@ from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.connectors.all import Table, table_of
 from dynamic_kafka.sql.connectors.spark_table import find
-from dynamic_kafka.sql.dialect.query import Query, parse_query
+from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query
 from dynamic_kafka.sql.errors.load import loading
 from dynamic_kafka.sql.parser.lexer import tokenize
-from dynamic_kafka.sql.queries.names import Databases, is_ours, key_of, name_in, place_of, tables_here
+from dynamic_kafka.sql.queries.names import Databases, is_ours, key_of, tables_here
 from dynamic_kafka.sql.queries.text import mentions, versioned_tables
 from dynamic_kafka.sql.session.config import TableConfig
 from dynamic_kafka.sql.session.views import lock_of, one_at_a_time, owners
-from dynamic_kafka.sql.tables.definition import Name, qualified
+from dynamic_kafka.sql.tables.definition import Name, database_of, qualified
 from dynamic_kafka.sql.tables.table import KafkaTable
 
 __all__ = ["Catalog", "View", "hinted"]
@@ -151,7 +151,7 @@ class Catalog:
         self.places.pop(key, None)
 
     def _new_place(self, name: Name) -> Name:
-        return place_of(name) if len(name) > 1 else self.databases.current
+        return database_of(name) if len(name) > 1 else self.databases.current
 
     def is_in_spark(self, name: Name) -> bool:
         """Return whether Spark has a table or temporary view of this name."""

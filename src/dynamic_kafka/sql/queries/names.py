@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
-from dynamic_kafka.sql.dialect.query import Query, parse_query, part_of_with
+from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query, part_of_with
 from dynamic_kafka.sql.queries.text import tables_read
-from dynamic_kafka.sql.tables.definition import Name, qualified
+from dynamic_kafka.sql.tables.definition import DEFAULT_DATABASE, Name, database_of, qualified
 
-__all__ = ["Databases", "is_ours", "key_of", "name_in", "place_of", "qualified_tables", "tables_here", "unqualified"]
+__all__ = ["Databases", "is_ours", "key_of", "qualified_tables", "tables_here", "unqualified"]
 
 _log = logging.getLogger(__name__)
-
-_DEFAULTS = ("default_catalog", "default_database")
 
 
 class Databases:
@@ -37,7 +35,7 @@ class Databases:
             ConfigurationError: If it exists already, or is in another catalog than Flink's default one.
         """
         database = self._of_default_catalog(name)
-        if database in (*self._created, _DEFAULTS[1]) and not if_not_exists:
+        if database in (*self._created, DEFAULT_DATABASE[1]) and not if_not_exists:
             raise ConfigurationError(f"Database {qualified(name)} exists already. Write CREATE DATABASE IF NOT EXISTS")
         self._created.add(database)
         _log.warning(
@@ -50,30 +48,22 @@ class Databases:
         Raises:
             ConfigurationError: If it was not created here, or is a catalog other than Flink's default one.
         """
-        database = self._of_default_catalog((*name, _DEFAULTS[1]) if catalog else name)
-        if database not in (*self._created, _DEFAULTS[1]):
+        database = self._of_default_catalog((*name, DEFAULT_DATABASE[1]) if catalog else name)
+        if database not in (*self._created, DEFAULT_DATABASE[1]):
             raise ConfigurationError(
                 f"Database {qualified(name)} was not created here. CREATE DATABASE it, or run USE in Spark for one of "
                 "Spark's"
             )
-        self.current = () if database == _DEFAULTS[1] else (database,)
+        self.current = () if database == DEFAULT_DATABASE[1] else (database,)
 
     @staticmethod
     def _of_default_catalog(name: Name) -> str:
-        if len(name) > 2 or (len(name) == 2 and name[0].lower() != _DEFAULTS[0]):
+        if len(name) > 2 or (len(name) == 2 and name[0].lower() != DEFAULT_DATABASE[0]):
             raise ConfigurationError(
                 f"Catalog {qualified(name[:-1])} does not exist here: all tables are in one environment. For a catalog "
                 "of Spark (spark.sql.catalog.<name>), run the statement in Spark, and use its tables' names in queries"
             )
         return name[-1].lower()
-
-
-def place_of(name: Name) -> Name:
-    """Return the catalog and database of a name, in lower case; empty for Flink's default ones."""
-    place = tuple(part.lower() for part in name[:-1])
-    if place[:1] == _DEFAULTS[:1] and len(place) == 2:
-        place = place[1:]
-    return () if place == _DEFAULTS[1:] else place
 
 
 def key_of(name: Name, places: Mapping[str, Name]) -> str:
@@ -92,7 +82,7 @@ def key_of(name: Name, places: Mapping[str, Name]) -> str:
 
 def is_ours(name: Name, places: Mapping[str, Name]) -> bool:
     """Return whether a name, if it is one of a table or view at all, is of one in the environment."""
-    place = place_of(name)
+    place = database_of(name)
     return not place or places.get(name[-1].lower(), ())[-len(place) :] == place
 
 
@@ -102,7 +92,7 @@ def qualified_tables(query: Query, places: Mapping[str, Name]) -> dict[int, str]
         return {}
     found = {}
     for table in query.tree.find_all(exp.Table):
-        place, start = place_of(name_in(table)), table.this.meta.get("start")
+        place, start = database_of(name_in(table)), table.this.meta.get("start")
         key = table.name.lower()
         if place and start is not None and places.get(key, ())[-len(place) :] == place:
             found[start] = key
@@ -125,11 +115,6 @@ def tables_here(text: str, places: Mapping[str, Name]) -> frozenset[str]:
         for table in tree.find_all(exp.Table)
         if part_of_with(table) is None and is_ours(name_in(table), places)
     )
-
-
-def name_in(table: exp.Table) -> Name:
-    """Return the name of a table as a query has it."""
-    return (*(table.args[part].name for part in ("catalog", "db") if table.args.get(part)), table.name)
 
 
 def unqualified(tree: exp.Query, places: Mapping[str, Name]) -> exp.Query:

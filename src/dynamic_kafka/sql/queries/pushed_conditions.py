@@ -27,14 +27,12 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.flink import Flink
-from dynamic_kafka.sql.dialect.query import Query, temporal_joins
+from dynamic_kafka.sql.dialect.query import Query, is_as_long_at_any_time, temporal_joins
 
 __all__ = ["AnyOf", "Condition", "conditions_of"]
 
 _CONSTANT_FUNCTIONS = frozenset(("CAST", "TRY_CAST", "TO_TIMESTAMP", "TO_TIMESTAMP_LTZ", "TO_DATE"))
 """Functions that have one value in a query if their arguments have."""
-_LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
-"""The units of intervals that are as long at any time."""
 _MOST = 64
 """The most `AnyOf` that are made of one OR."""
 _PIPE = "|>"
@@ -166,11 +164,9 @@ def _is_of_now(value: exp.Expr) -> bool:
     match value:
         case exp.Add() | exp.Sub():
             length = value.expression
-            if not isinstance(length, exp.Interval) or length.unit is None or not _is_constant(length):
+            if not isinstance(length, exp.Interval) or not is_as_long_at_any_time(length) or not _is_constant(length):
                 return False
-            return {word.upper() for word in re.findall(r"[A-Za-z]+", length.unit.sql())} <= {*_LENGTHS, "TO"} and (
-                _is_of_now(value.this)
-            )
+            return _is_of_now(value.this)
         case exp.Paren(this=inner):
             return _is_of_now(inner)
         case exp.CurrentTimestamp():

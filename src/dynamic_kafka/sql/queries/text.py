@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.expressions import Query, Select
 
 from dynamic_kafka.errors import SqlError
+from dynamic_kafka.sql.dialect.arrival import PLAIN
 from dynamic_kafka.sql.dialect.query import parse_query, temporal_joins
 from dynamic_kafka.sql.parser.lexer import tokenize
 
@@ -27,8 +28,6 @@ __all__ = [
     "with_column",
 ]
 
-_PLAIN = {"expressions", "from_", "where", "hint"}
-"""The parts of a SELECT that gives at most one row for each row that it reads."""
 _AGGREGATES = re.compile(
     r"try_(sum|avg)|every|some|any|any_value|bool_(and|or)|bit_(and|or|xor)|approx_\w+|histogram_numeric|count_\w+|median|mode"
     r"|mean|percentile\w*|regr_\w+|covar_\w+|corr|kurtosis|skewness|std\w*|var_\w+|variance|\w+_by|\w+agg|\w+_agg_\w+"
@@ -66,7 +65,7 @@ def mentions(query: str, column: str) -> bool:
 def selects_all(query: str) -> bool:
     """Return whether a query is a SELECT from one table, with or without WHERE, with `*` as its last column."""
     parsed = _parsed(query)
-    if not isinstance(parsed, exp.Select) or not _reads_one_table(parsed, {*_PLAIN, "order"}):
+    if not isinstance(parsed, exp.Select) or not _reads_one_table(parsed, {*PLAIN, "order"}):
         return False
     last = parsed.expressions[-1]
     star = last.this if isinstance(last, exp.Column) else last
@@ -79,7 +78,7 @@ def is_projection(query: str) -> bool:
     return (
         isinstance(parsed, exp.Select)
         and query.lstrip().upper().startswith("SELECT")
-        and _reads_one_table(parsed, _PLAIN)
+        and _reads_one_table(parsed, PLAIN)
         and not any(column.is_star for column in parsed.expressions)
     )
 

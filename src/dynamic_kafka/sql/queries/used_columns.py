@@ -22,8 +22,7 @@ from functools import lru_cache
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
-from dynamic_kafka.sql.dialect.query import Query, part_of_with
-from dynamic_kafka.sql.queries.names import name_in
+from dynamic_kafka.sql.dialect.query import Query, name_in, part_of_with
 from dynamic_kafka.sql.tables.definition import ComputedColumn, Name, TableDefinition
 
 __all__ = ["reads_known", "used_names", "with_columns"]

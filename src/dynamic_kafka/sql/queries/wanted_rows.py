@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.spark.columns import HISTORY_ROW
-from dynamic_kafka.spark.comparisons import AnyOf, Comparison, as_text
+from dynamic_kafka.history.model import HISTORY_ROW
+from dynamic_kafka.spark.comparisons import EPOCH, AnyOf, Comparison, as_text
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.tables.types import cast_type
 
@@ -60,7 +60,6 @@ _COMPARED: tuple[tuple[type[DataType], tuple[type[DataType], ...]], ...] = (
 _ORDERED = ((IntegerType(), LongType()), (TimestampType(), TimestampNTZType()))
 """Types of a source's column and a metadata column made of it, which have one order but for times that clocks show twice."""
 _MAX_DIGITS = 38
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class _Place(NamedTuple):
@@ -173,4 +172,4 @@ def _of_python(value: Any, type_: DataType) -> Any:
     """Return a value of Spark. A time is not one of the time zone of this process."""
     if value is None or not isinstance(type_, TimestampType):
         return value
-    return _EPOCH + dt.timedelta(microseconds=value)
+    return EPOCH + dt.timedelta(microseconds=value)

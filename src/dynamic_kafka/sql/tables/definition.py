@@ -9,9 +9,10 @@ from typing import Any, Literal
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.kafka.config.secrets import redact
-from dynamic_kafka.sql.tables.types import FlinkType, string_literal
+from dynamic_kafka.sql.tables.types import UNITS_US, FlinkType, string_literal
 
 __all__ = [
+    "DEFAULT_DATABASE",
     "Column",
     "ComputedColumn",
     "MetadataColumn",
@@ -21,6 +22,7 @@ __all__ = [
     "Watermark",
     "check_columns",
     "completed",
+    "database_of",
     "fault",
     "qualified",
     "with_key_not_null",
@@ -28,6 +30,9 @@ __all__ = [
 
 Name = tuple[str, ...]
 """A table's name in its parts: `("orders",)`, or with its catalog and database in front."""
+
+DEFAULT_DATABASE: Name = ("default_catalog", "default_database")
+"""Flink's names of the catalog and database where all tables are."""
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _ANY_TIME = " or ".join(_TIMES)
@@ -85,10 +90,7 @@ class Watermark:
     def delay_ms(self) -> float:
         """Return the delay in milliseconds."""
         parts = self.delay.split()
-        return sum(float(n) * _UNIT_MS[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True))
-
-
-_UNIT_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+        return sum(float(n) * UNITS_US[unit] / 1000 for n, unit in zip(parts[::2], parts[1::2], strict=True))
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,14 @@ def check_columns(table: TableDefinition) -> None:
 def qualified(name: Name) -> str:
     """Return a table's name as in SQL, each part in backticks."""
     return ".".join(map(quoted, name))
+
+
+def database_of(name: Name) -> Name:
+    """Return the catalog and database of a name, in lower case; empty for Flink's default ones."""
+    place = tuple(part.lower() for part in name[:-1])
+    if place[:1] == DEFAULT_DATABASE[:1] and len(place) == 2:
+        place = place[1:]
+    return () if place == DEFAULT_DATABASE[1:] else place
 
 
 def _lines(parts: list[str]) -> str:

@@ -12,26 +12,24 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
     LongType,
     MapType,
     StringType,
-    StructField,
-    StructType,
     TimestampType,
 )
 
 from dynamic_kafka.formats import Format
+from dynamic_kafka.spark.columns import COLUMN_TYPES
 
 __all__ = ["METADATA_KEYS", "VALUE_PREFIX", "MetadataKey", "metadata_types"]
 
 VALUE_PREFIX = "value."
 """The prefix of keys for the value format's own metadata."""
 
-_HEADER_LIST = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_HEADER_LIST = COLUMN_TYPES["headers"]
 
 
 def _headers_as_map(headers: Column) -> Column:

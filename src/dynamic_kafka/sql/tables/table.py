@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -24,6 +25,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
 from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unknown, format_options, only_topic
 from dynamic_kafka.sink.configure import configure_sink
+from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SUBSCRIPTIONS, configure_source
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of
 from dynamic_kafka.sql.tables.definition import MetadataColumn, TableDefinition, check_columns, qualified
@@ -91,6 +93,11 @@ class KafkaTable:
     letters: DeadLetters | None = None
     bounded: bool = False
     wanted: str = ""
+
+    @cached_property
+    def sink_settings(self) -> SinkSettings:
+        """Return the settings of the sink. Raise ConfigurationError for a table of several streams: it is only read."""
+        return configure_sink(self.sink)
 
     @property
     def upsert(self) -> bool:

@@ -17,6 +17,7 @@ from dynamic_kafka.spark_versions import TimeType
 
 __all__ = [
     "DAY_UNITS",
+    "UNITS_US",
     "YEAR_UNITS",
     "FlinkType",
     "RowField",
@@ -30,6 +31,14 @@ __all__ = [
 
 YEAR_UNITS: tuple[str, ...] = ("YEAR", "MONTH")
 DAY_UNITS: tuple[str, ...] = ("DAY", "HOUR", "MINUTE", "SECOND")
+UNITS_US: Mapping[str, int] = {
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+"""The units that are as long at any time, in microseconds."""
 
 
 @dataclass(frozen=True)

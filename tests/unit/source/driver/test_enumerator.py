@@ -159,7 +159,8 @@ def ranges(tasks: list[ReadTask]) -> list[tuple[str, int, int, int]]:
 
 def events(query: SourceEnumerator) -> list[str]:
     """What was told."""
-    return [event["text"] for event in query.report()["events"]]
+    texts = [event["text"] for event in query.report()["events"]]
+    return [text for text in texts if not text.startswith("metadata: ")]
 
 
 # --- offsets that the user gives up ---

@@ -194,7 +194,8 @@ class Query:
     @property
     def events(self) -> list[str]:
         """What was said."""
-        return [f"{event['level']}: {event['text']}" for event in self.enumerator.report()["events"]]
+        events = [event for event in self.enumerator.report()["events"] if not event["text"].startswith("metadata: ")]
+        return [f"{event['level']}: {event['text']}" for event in events]
 
 
 @pytest.fixture

@@ -302,9 +302,9 @@ def planned(start: int = 50, end: int = 100, partition: int = 0) -> Range:
     return Range("c", "t", OLD, partition, start, end)
 
 
-def offsets(first: int, end: int, partition: int = 0) -> list[tuple[int, int]]:
+def offsets(first: int, end: int) -> list[tuple[int, int]]:
     """The rows of a range."""
-    return [(partition, offset) for offset in range(first, end)]
+    return [(0, offset) for offset in range(first, end)]
 
 
 def test_a_range_is_read_whole(read: Read) -> None:

@@ -14,7 +14,6 @@ from dynamic_kafka.source.rules.comparison import BEFORE_ALL, Comparison, compar
 
 D = Difference
 START = Anchor("k", "t", 0, 0, 0, 0, 0, BEFORE_ALL, 0, BEFORE_ALL, 0)
-MANY = 10**6
 
 
 def marks(text: str, until: int, count: int = 6) -> tuple[Marks, ...]:

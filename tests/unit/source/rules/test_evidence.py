@@ -58,9 +58,9 @@ def marks(log: Log, until: int) -> tuple[Marks, ...]:
     return (Marks(until, tuple(r for r in log.prints if r.offset < until)[-MARKS:]),)
 
 
-def alive(old: Log, position: int, new: Log, by: Way = "records", *, known: tuple[Marks, ...] = ()) -> Placement:
+def alive(old: Log, position: int, new: Log, *, known: tuple[Marks, ...] = ()) -> Placement:
     """The old cluster answers."""
-    return place(MoveRequest("b", T0, "a", T0, position, by, "", True, known), old, new)
+    return place(MoveRequest("b", T0, "a", T0, position, "records", "", True, known), old, new)
 
 
 def dead(
@@ -70,9 +70,9 @@ def dead(
     return place(MoveRequest("b", T0, "a", T0, position, by, "", False, known, "", "", anchor), None, new)
 
 
-def compared(old: Log, position: int, new: Log, by: Way = "records") -> Anchor | None:
+def compared(old: Log, position: int, new: Log) -> Anchor | None:
     """How far both logs were compared while the old one answered."""
-    return follow(MoveRequest("b", T0, "a", T0, position, by, "", True, ()), old, new, 10**6)[0]
+    return follow(MoveRequest("b", T0, "a", T0, position, "records", "", True, ()), old, new, 10**6)[0]
 
 
 @given(

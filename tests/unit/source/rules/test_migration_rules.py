@@ -41,11 +41,11 @@ def migrated(
     return found
 
 
-def asked(number: int, position: int, *, topic: str = "t", readable: bool = True, **more: Any) -> MoveRequest:
+def asked(number: int, position: int, *, topic: str = "t", **more: Any) -> MoveRequest:
     """The question where a position is."""
     tp = TP(topic, number)
     known = {"kafka_id": "kb", "topic_id": f"kb-{topic}", **more}
-    return MoveRequest("b", tp, "a", tp, position, "records", "", readable, known.pop("marks", ()), **known)
+    return MoveRequest("b", tp, "a", tp, position, "records", "", True, known.pop("marks", ()), **known)
 
 
 def waits(clusters: dict[str, ClusterOffsets], *events: Event, **more: Any) -> Migration:

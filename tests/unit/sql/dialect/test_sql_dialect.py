@@ -67,9 +67,12 @@ def spark(sql: str, zone: str = "UTC") -> str:
 
 
 def stream(sql: str) -> str:
-    """The query of streams, in which `ts` and `u` are event times."""
+    """The query of streams, in which `ts` and `u` are event times. Spark is asked for the time of each column once."""
+    known: set[str] = set()
 
     def time_of(asked: str) -> str:
+        assert asked not in known
+        known.add(asked)
         return "event" if re.match(r"SELECT [os]\.(ts|u) FROM", asked) else ""
 
     return translate(parse_query(sql), ask, zone="UTC", views={}, time_of=time_of)

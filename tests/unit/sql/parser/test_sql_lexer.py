@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.sql.parser.test_sql_statements import fault
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.parser.errors import sql_error
@@ -22,13 +23,6 @@ def said(text: str) -> str:
     except SqlError as error:
         return str(error)
     return ""
-
-
-def fault(text: str) -> SqlError:
-    """The error that a script has."""
-    with pytest.raises(SqlError) as caught:
-        parse_script(text)
-    return caught.value
 
 
 def test_strings_have_no_escape_but_the_doubled_quote() -> None:

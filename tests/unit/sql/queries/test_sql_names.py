@@ -7,8 +7,8 @@ from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.queries.names import Databases, key_of, place_of, qualified_tables, tables_here, unqualified
-from dynamic_kafka.sql.tables.definition import Name
+from dynamic_kafka.sql.queries.names import Databases, key_of, qualified_tables, tables_here, unqualified
+from dynamic_kafka.sql.tables.definition import Name, database_of
 
 PLACES: dict[str, Name] = {"t": ("hive", "sales"), "u": ()}
 
@@ -25,7 +25,7 @@ PLACES: dict[str, Name] = {"t": ("hive", "sales"), "u": ()}
 )
 def test_the_place_of_a_name(name: Name, place: Name) -> None:
     """Flink's default catalog and database are no place of their own."""
-    assert place_of(name) == place
+    assert database_of(name) == place
 
 
 def test_a_table_is_found_under_the_names_of_its_creation() -> None:

@@ -348,7 +348,7 @@ def test_a_wrong_login_module_is_not_shown() -> None:
 # --- what is refused ----------------------------------------------------------------------------------------------------
 
 PREFIXED = KEYED | {"value.fields-include": "EXCEPT_KEY", "key.fields-prefix": "k_"}
-MILLIS, SPECIFIC = "timestamp-millis", "specific-offsets"
+MILLIS = "timestamp-millis"
 
 # Options, columns and what the error has to say; what tests/unit/sql/tables/test_sql_table.py has is not here again.
 REFUSED: dict[str, tuple[Given, str, str]] = {

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
 from dynamic_kafka.sql.tables.kinds import kind_of
+from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US, YEAR_UNITS
 
 __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
@@ -22,13 +23,6 @@ SAME = frozenset(
     )
 )
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
-_MICROSECONDS = {
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
 _BEFORE_CLOCKS_CHANGED = "INTERVAL '584388' DAY"
 """1600 years, after which the calendar is the same. Spark counts months in the session's time zone, and no zone had changed
 its clocks then."""
@@ -36,25 +30,23 @@ _LETTERS = frozenset("yMdHhmsSaE")
 """Letters of a pattern that mean the same to Flink and to Spark."""
 
 
-def check_pattern(call: Call, index: int) -> str:
-    """Return an argument that is a pattern of dates and times.
+def check_pattern(call: Call) -> str:
+    """Return the second argument, which is a pattern of dates and times.
 
     Raises:
         SqlError: If it has letters with a different meaning in Spark, or is not known before rows are read.
     """
-    pattern = call.text(index)
+    pattern = call.text(1)
     if pattern is None:
-        raise call.refuse(
-            f"The pattern of {call.name} has to be a literal, so that it can be compared with Spark's", index
-        )
+        raise call.refuse(f"The pattern of {call.name} has to be a literal, so that it can be compared with Spark's", 1)
     letters = set(re.sub(r"'[^']*'|[^A-Za-z]", "", pattern))
     if odd := sorted(letters - _LETTERS):
         raise call.refuse(
             f"The letters {', '.join(odd)} in a pattern mean something else in Spark, or nothing. Known are "
             f"{', '.join(sorted(_LETTERS))}. (A year is yyyy: YYYY is the year of a week)",
-            index,
+            1,
         )
-    return call.sql(index)
+    return call.sql(1)
 
 
 def truncate(call: Call, *, up: bool) -> str:
@@ -91,7 +83,7 @@ def _extract(call: Call) -> str:
 
 
 def _date_format(call: Call) -> str:
-    pattern = check_pattern(call, 1)
+    pattern = check_pattern(call)
     if kind_of(call.type(0)) == "StringType":
         raise call.refuse(
             "DATE_FORMAT of a text: Spark reads other texts as times than Flink. Write TO_TIMESTAMP(text) first", 0
@@ -113,7 +105,7 @@ def _odd(call: Call) -> str:
 
 
 def _to_timestamp(call: Call) -> str:
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     if kind_of(call.type(0)) != "StringType":
         raise call.refuse("TO_TIMESTAMP reads a text. Of a number, write TO_TIMESTAMP_LTZ(n, 0) or (n, 3)", 0)
     value = call.sql(0)
@@ -181,7 +173,7 @@ def _unix_timestamp(call: Call) -> str:
     """Flink reads a text leniently, up to where it fits. What is not clearly a time, or clearly none, is an error here."""
     if not call.arguments:
         return "unix_timestamp()"
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     value = _seconds_as_text(call) or call.sql(0)
     read = value if pattern != _DEFAULT else rf"regexp_replace({value}, '^(.{{19}})\\.\\d+$', '$1')"
     return (
@@ -205,13 +197,13 @@ def _seconds_as_text(call: Call) -> str | None:
 
 
 def _from_unixtime(call: Call) -> str:
-    pattern = check_pattern(call, 1) if len(call.arguments) == 2 else _DEFAULT
+    pattern = check_pattern(call) if len(call.arguments) == 2 else _DEFAULT
     return f"date_format(timestamp_seconds({call.sql(0)}), {pattern})"
 
 
 def _to_date(call: Call) -> str:
     if len(call.arguments) == 2:
-        return f"CAST({_by_pattern(call, check_pattern(call, 1), lenient=True)} AS DATE)"
+        return f"CAST({_by_pattern(call, check_pattern(call), lenient=True)} AS DATE)"
     value = f"regexp_replace(trim({call.sql(0)}), ' .*$', '')"
     return rf"CASE WHEN rlike({value}, '^\\d{{4}}(-\\d{{1,2}}(-\\d{{1,2}})?)?$') THEN TRY_CAST({value} AS DATE) END"
 
@@ -220,14 +212,14 @@ def _difference(call: Call) -> str:
     unit = call.arguments[0].name.upper()
     one, other = call.sql(1), call.sql(2)
     kinds = {kind_of(call.type(1)), kind_of(call.type(2))}
-    if unit not in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"):
+    if unit not in (*YEAR_UNITS, *DAY_UNITS):
         raise call.refuse("TIMESTAMPDIFF knows the units SECOND, MINUTE, HOUR, DAY, MONTH and YEAR", 0)
     if unit in ("MONTH", "YEAR"):
         if kinds <= {"TimestampNTZType", "DateType"}:
             one, other = (f"CAST({end} AS TIMESTAMP_NTZ) - {_BEFORE_CLOCKS_CHANGED}" for end in (one, other))
         return f"CAST(timestampdiff({unit}, {one}, {other}) AS INT)"
     if kinds == {"TimestampType"}:
-        return f"CAST((unix_millis({other}) - unix_millis({one})) DIV {_MICROSECONDS[unit] // 1000} AS INT)"
+        return f"CAST((unix_millis({other}) - unix_millis({one})) DIV {UNITS_US[unit] // 1000} AS INT)"
     if kinds <= {"TimestampNTZType", "DateType"}:
         ends = [f"CAST({end} AS TIMESTAMP_NTZ)" for end in (other, one)]
         return f"CAST(({ends[0]} - {ends[1]}) DIV INTERVAL '1' {unit} AS INT)"
@@ -237,7 +229,7 @@ def _difference(call: Call) -> str:
 def _add(call: Call) -> str:
     unit = call.arguments[0].name.upper()
     kind = kind_of(call.type(2))
-    if unit not in (*_MICROSECONDS, "MONTH", "YEAR", "QUARTER"):
+    if unit not in (*UNITS_US, "MONTH", "YEAR", "QUARTER"):
         raise call.refuse("TIMESTAMPADD knows the units SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER and YEAR", 0)
     count, value = call.sql(1), call.sql(2)
     if unit in ("MONTH", "YEAR", "QUARTER"):
@@ -246,8 +238,8 @@ def _add(call: Call) -> str:
     if kind == "DateType" and unit in ("DAY", "WEEK"):
         return f"date_add({value}, ({count}) * {7 if unit == 'WEEK' else 1})"
     if kind == "TimestampType":
-        return f"timestamp_micros(unix_micros({value}) + CAST({count} AS BIGINT) * {_MICROSECONDS[unit]})"
-    seconds = _MICROSECONDS[unit] // 1_000_000
+        return f"timestamp_micros(unix_micros({value}) + CAST({count} AS BIGINT) * {UNITS_US[unit]})"
+    seconds = UNITS_US[unit] // 1_000_000
     return f"({value} + make_dt_interval(0, 0, 0, ({count}) * {seconds}))"
 
 
