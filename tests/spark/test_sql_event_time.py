@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -214,6 +215,8 @@ def test_rows_of_a_stream_meet_partners_that_come_late(
         with pytest.raises(ConfigurationError, match="no outer join of two streams without a limit in time"):
             answers(env, f"SELECT a.ts, b.ts AS bs FROM t a {side} JOIN t b ON a.k = b.k AND {limit}")
     near = f"{pairs} AND b.ts <= a.ts + INTERVAL '5' MINUTE"
+    alone = f"{near.replace('JOIN', 'FULL JOIN')} AND a.k > 0 AND b.k < 2"
+    assert Counter(type(row[3]) for row in answers(env, alone)) == {datetime: 51, type(None): 26}
     third = "JOIN t c ON c.k = p.k AND c.ts BETWEEN p.bs AND p.bs + INTERVAL '5' MINUTE"
     with pytest.raises(ConfigurationError, match="one event time"):
         answers(env, f"SELECT p.ts, p.bs, c.ts AS cs FROM ({near}) p {third}")

@@ -7,7 +7,9 @@ several limits Spark takes the one by which it keeps rows longest. It takes this
 rows too early without a real limit. So the join gets it only if it has a real limit that Spark sees. Other joins are errors.
 
 Spark also takes `s.ts <= o.expires` for a limit of the event time of `o`, whatever column of it `expires` is. It would then
-delete rows of `o` too early, before the rows of `s` that match them. So Spark must not see which column it is.
+delete rows of `o` too early, before the rows of `s` that match them. So Spark must not see which column it is. In the
+condition of an outer join it takes `o.amount > 3` for a limit, too. It would then keep the rows of `o` for ever, and never
+return those without a partner.
 """
 
 from __future__ import annotations
@@ -56,17 +58,28 @@ def show_limits(t: Translating, scope: Scope) -> None:
 
 
 def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
-    """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
-    columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
-    if t.time_of is not None and t.scope is not None and len(columns) > 1 and node.find(exp.Query) is None:
-        source = t.scope.source()
-        others = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) != "event"]
-        for column in others if len(others) < len(columns) else []:
-            part: exp.Expr = column
-            while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
-                part = part.parent  # a map has no order, and its values have
-            text = t.sql(part)
-            t.write_as(part, f"least({text}, {text})")
+    """Return a `<` or the like. In a stream, its columns are hidden if it is no limit in time and Spark may take it for one.
+
+    Limits compare event times. Spark looks for them where it sees an event time, and in conditions of outer joins.
+    """
+    columns = list(node.find_all(exp.Column))
+    join = node.find_ancestor(exp.Join, exp.Select)
+    outer = isinstance(join, exp.Join) and bool(join.side)
+    alone = len(columns) == 1 and not outer
+    if t.time_of is None or t.scope is None or alone or node.find(exp.Query) is not None:
+        return write(node)
+    if any(column.name == _FOREVER for column in columns):
+        return write(node)
+    source = t.scope.source()
+    times = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) == "event"]
+    for column in columns:
+        if (column in times or not times) and not (outer and len(times) < 2):
+            continue
+        part: exp.Expr = column
+        while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
+            part = part.parent  # a map has no order, and its values have
+        text = t.sql(part)
+        t.write_as(part, f"least({text}, {text})")
     return write(node)
 
 

@@ -587,6 +587,25 @@ def test_only_event_times_are_limits_of_event_times(condition: str, expected: st
     assert "least" not in spark(query)
 
 
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("o.i > 3", "least(o.i, o.i) > 3"),
+        ("NOT o.i + 1 <= 3", "NOT least(o.i, o.i) + 1 <= 3"),
+        ("o.ts > TIMESTAMP '1970-01-01 00:00:01'", "least(o.ts, o.ts) > TIMESTAMP_NTZ"),
+    ],
+)
+def test_a_condition_of_an_outer_join_on_one_side_is_no_limit(condition: str, expected: str) -> None:
+    """Spark would keep rows of a stream by it for ever, and never return those without a partner. In WHERE, it filters."""
+    hour = "INTERVAL '1' HOUR"
+    query = f"SELECT o.i FROM t o {{}} JOIN t s ON s.ts BETWEEN o.ts AND o.ts + {hour} AND {condition}"
+    for side in ("LEFT", "RIGHT", "FULL"):
+        assert expected in stream(query.format(side))
+        assert "s.ts BETWEEN o.ts AND o.ts + " in stream(query.format(side))
+        assert "least" not in spark(query.format(side))
+    assert "least" not in stream(f"SELECT o.i FROM t o WHERE {condition}")
+
+
 def test_other_joins_stay_as_they_are() -> None:
     """Inner ones, those by a TIMESTAMP_LTZ, those without an interval, and those without a limit in time that Spark sees."""
     for join in (
