@@ -15,14 +15,14 @@ return those without a partner.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import kind_of
 
-__all__ = ["compared", "every_column", "show_limits"]
+__all__ = ["compared", "every_column", "is_time", "limits_of", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
@@ -32,7 +32,7 @@ _LENGTHS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND", "TO"))
 
 def show_limits(t: Translating, scope: Scope) -> None:
     """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
-    if t.time_of is None:
+    if t.times_of is None:
         return
     relations = [scope.select.args["from_"].this] if scope.select.args.get("from_") else []
     joins = scope.select.args.get("joins") or []
@@ -66,12 +66,12 @@ def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[ex
     join = node.find_ancestor(exp.Join, exp.Select)
     outer = isinstance(join, exp.Join) and bool(join.side)
     alone = len(columns) == 1 and not outer
-    if t.time_of is None or t.scope is None or alone or node.find(exp.Query) is not None:
+    if t.times_of is None or t.scope is None or alone or node.find(exp.Query) is not None:
         return write(node)
     if any(column.name == _FOREVER for column in columns):
         return write(node)
     source = t.scope.source()
-    times = [column for column in columns if t.time_of(t.asked(t.sql(column), source)) == "event"]
+    times = [column for column in columns if t.time_of(t.sql(column), source) == "event"]
     for column in columns:
         if (column in times or not times) and not (outer and len(times) < 2):
             continue
@@ -95,27 +95,32 @@ def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
     return f"`{node.table}`.* EXCEPT ({_FOREVER})" if node.table.lower() in map(str.lower, scope.limited) else None
 
 
-def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
-    """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
-    for condition in on.flatten() if isinstance(on, exp.And) else [on]:
-        for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
-            if earlier is None or later is None:
-                continue
-            if _is_time(t, scope, earlier, others) and _is_time(t, scope, later, kept):
-                return earlier
-    return None
-
-
-def _is_time(t: Translating, scope: Scope, column: exp.Column, places: range) -> bool:
-    """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
+def is_time(t: Translating, scope: Scope, column: exp.Column, places: Sequence[int]) -> bool:
+    """Return whether a column is an event time of one of some tables."""
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
     else:
         is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
-    found = t.type_or_none(column) if is_of_one else None
-    if found is None or kind_of(found) != "TimestampNTZType" or t.time_of is None:
-        return False
-    return t.time_of(t.asked(t.sql(column), scope.source())) == "event"
+    return is_of_one and t.time_of(t.sql(column), scope.source()) == "event"
+
+
+def limits_of(condition: exp.Expr) -> Iterator[tuple[exp.Column, exp.Column]]:
+    """Yield the columns that a condition compares, the smaller and the larger one, each moved by intervals or not."""
+    for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
+        if earlier is not None and later is not None:
+            yield earlier, later
+
+
+def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
+    """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
+    for condition in on.flatten() if isinstance(on, exp.And) else [on]:
+        for earlier, later in limits_of(condition):
+            if all(
+                (found := t.type_or_none(column)) is not None and kind_of(found) == "TimestampNTZType"
+                for column in (earlier, later)
+            ) and (is_time(t, scope, earlier, others) and is_time(t, scope, later, kept)):
+                return earlier
+    return None
 
 
 def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
@@ -127,6 +132,9 @@ def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
         case exp.LT(this=one, expression=other) | exp.LTE(this=one, expression=other):
             yield one, other
         case exp.GT(this=one, expression=other) | exp.GTE(this=one, expression=other):
+            yield other, one
+        case exp.EQ(this=one, expression=other):
+            yield one, other
             yield other, one
 
 

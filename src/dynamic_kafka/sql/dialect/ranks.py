@@ -135,10 +135,10 @@ def ranked(t: Translating, select: exp.Select, rank: Rank, streams: Streams) -> 
     arrives = with_arrival(t, inner, streams)
     with t.scoped(inner, rank.by) as scope:
         by, of_window = _keys(t, rank)
-        never_changes = not of_window and _is_by_arrival(t, rank, streams)
+        never_changes = not of_window and _is_by_arrival(t, rank)
         if not of_window and not never_changes:
             _check_changing(t, select, rank)
-        order, best = ("", "") if never_changes else _order(t, rank, arrives=arrives, streams=streams)
+        order, best = ("", "") if never_changes else _order(t, rank, arrives=arrives)
         hidden = {column for found in scope.windows.values() for column in found.columns()} - {None}
         hidden |= {ARRIVAL} if arrives else set()
         hidden |= {WINDOW} if scope.inherited else set()
@@ -204,7 +204,7 @@ def _keys(t: Translating, rank: Rank) -> tuple[list[str], bool]:
     return by, of_window
 
 
-def _order(t: Translating, rank: Rank, *, arrives: bool, streams: Streams) -> tuple[str, str]:
+def _order(t: Translating, rank: Rank, *, arrives: bool) -> tuple[str, str]:
     """Return what decides which row is first, and whether the largest or the smallest is."""
     ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
     if not ordered:
@@ -237,20 +237,20 @@ def _order(t: Translating, rank: Rank, *, arrives: bool, streams: Streams) -> tu
             rank.number == 1
             and len(ordered) == 1
             and bool(ordered[0].args.get("desc"))
-            and streams.time_of(t.asked(t.sql(ordered[0].this), scope.source())) != ""
+            and t.time_of(t.sql(ordered[0].this), scope.source()) != ""
         )
         keys.append(ARRIVAL if newest == largest else f"-{ARRIVAL}")
     return f"struct({', '.join(keys)})", "max_by" if largest else "min_by"
 
 
-def _is_by_arrival(t: Translating, rank: Rank, streams: Streams) -> bool:
+def _is_by_arrival(t: Translating, rank: Rank) -> bool:
     """Return whether a rank is the first row of each key in the order in which rows arrive."""
     ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
     if rank.number != 1 or len(ordered) != 1 or ordered[0].args.get("desc"):
         return False
     time = ordered[0].this
     assert t.scope is not None
-    return is_proctime(time) or streams.time_of(t.asked(t.sql(time), t.scope.source())) == "processing"
+    return is_proctime(time) or t.time_of(t.sql(time), t.scope.source()) == "processing"
 
 
 def _check_changing(t: Translating, select: exp.Select, rank: Rank) -> None:

@@ -156,14 +156,14 @@ class Scope:
 class Translating(Writing, Protocol):
     """The methods and attributes of `Translator`, and of sqlglot's generator below it, that its parts use.
 
-    `zone` is the session's time zone, and `time_of` that of `arrival.Streams`, None in a batch.
+    `zone` is the session's time zone, and `times_of` that of `arrival.Streams`, None in a batch.
     """
 
     zone: str
     scope: Scope | None
     exported: set[int]
     rank_key: Any
-    time_of: Callable[[str], str] | None
+    times_of: Callable[[str], Sequence[tuple[str, str]]] | None
 
     @property
     def streams(self) -> object | None:
@@ -171,6 +171,9 @@ class Translating(Writing, Protocol):
 
     def asked(self, text: str, source: str) -> str:
         """Return a query for a part of a SELECT alone."""
+
+    def time_of(self, text: str, source: str) -> str:
+        """Return what time a column of a SELECT is, as `times_of` does."""
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table."""

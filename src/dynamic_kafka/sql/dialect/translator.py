@@ -19,6 +19,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.arrival import Streams
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
+from dynamic_kafka.sql.dialect.event_times import make_plain, match_no_nulls, united
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED
 from dynamic_kafka.sql.dialect.limits import compared, every_column, show_limits
@@ -97,13 +98,13 @@ class Translator(SparkGenerator):
         views: Mapping[int, str],
         streams: Streams | None = None,
         versions: Versions | None = None,
-        time_of: Callable[[str], str] | None = None,
+        times_of: Callable[[str], Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
-        self.time_of = time_of
+        self.times_of = times_of
         self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None
@@ -195,6 +196,11 @@ class Translator(SparkGenerator):
         """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
         return self._asked(text, f"FROM {source}")
 
+    def time_of(self, text: str, source: str) -> str:
+        """Return what time a column of a SELECT is, as `times_of` does."""
+        found = self.times_of(self.asked(text, source)) if self.times_of is not None else ()
+        return found[0][1] if found else ""
+
     def _of_parts(self, node: exp.Expr) -> DataType | None:
         """Return the type of a part that Spark cannot look at alone, such as `sum(a) + b`."""
         if isinstance(node, (*_ARITHMETIC, exp.Div)):
@@ -238,6 +244,11 @@ class Translator(SparkGenerator):
         with self.scoped(expression, group.expressions if group is not None else ()):
             return super().select_sql(expression)
 
+    def set_operations(self, expression: exp.SetOperation) -> str:
+        """Return a UNION or the like."""
+        united(self, expression)
+        return super().set_operations(expression)
+
     @contextmanager
     def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> Iterator[Scope]:
         """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
@@ -252,7 +263,9 @@ class Translator(SparkGenerator):
                     join_versions(self, scope, index, self._versions)
                 else:
                     scope.tables.append(self.sql(join.this))
+            make_plain(self, scope)
             show_limits(self, scope)
+            match_no_nulls(self, scope)
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
                 scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))
