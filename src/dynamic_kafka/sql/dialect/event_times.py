@@ -17,7 +17,7 @@ from dynamic_kafka.sql.dialect.query import is_temporal
 from dynamic_kafka.sql.dialect.scope import WINDOW, Scope, Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
 
-__all__ = ["make_plain", "match_no_nulls", "united"]
+__all__ = ["make_plain", "match_no_nulls", "return_nulls", "united"]
 
 
 def make_plain(t: Translating, scope: Scope) -> None:
@@ -83,6 +83,25 @@ def match_no_nulls(t: Translating, scope: Scope) -> None:
             text = t.sql(part)
             t.write_as(again, f"least({text}, {text})")  # what Spark does not take for a key
             node.set(key, exp.and_(node.args[key], again, copy=False))
+
+
+def return_nulls(t: Translating, scope: Scope) -> None:
+    """Let Spark return the rows of outer joins of a stream at once whose time is NULL. It would keep them for ever.
+
+    Such a row has no partner, and Spark knows that of a condition on this row alone.
+    """
+    if t.times_of is None:
+        return
+    for index, join in enumerate(scope.select.args.get("joins") or [], 1):
+        left, right = range(index), range(index, index + 1)
+        kept = {"LEFT": [left], "RIGHT": [right], "FULL": [left, right]}.get((join.side or "").upper(), [])
+        limits = [limit for part in _conditions(join.args.get("on")) for limit in limits_of(part)] if kept else []
+        times = {t.sql(column): column for limit in limits for column in limit}
+        for column in times.values():
+            if any(is_time(t, scope, column, places) for places in kept):
+                known = exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null()))
+                join.set("on", exp.and_(join.args["on"], known, copy=False))
+                t.as_changed(join, "")
 
 
 def _conditions(condition: exp.Expr | None) -> list[exp.Expr]:

@@ -19,7 +19,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.arrival import Streams
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
-from dynamic_kafka.sql.dialect.event_times import make_plain, match_no_nulls, united
+from dynamic_kafka.sql.dialect.event_times import make_plain, match_no_nulls, return_nulls, united
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED
 from dynamic_kafka.sql.dialect.limits import compared, every_column, show_limits
@@ -265,6 +265,7 @@ class Translator(SparkGenerator):
                     scope.tables.append(self.sql(join.this))
             make_plain(self, scope)
             show_limits(self, scope)
+            return_nulls(self, scope)
             match_no_nulls(self, scope)
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"

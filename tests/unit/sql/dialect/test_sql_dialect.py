@@ -690,6 +690,16 @@ def test_null_is_not_equal_to_null_in_a_join_of_streams(query: str, again: str) 
     assert "least(o.i = s.i" not in stream("SELECT o.i FROM t o JOIN t s ON o.i = s.i")
 
 
+@pytest.mark.parametrize(
+    ("side", "known"), [("LEFT", ["o.ts"]), ("RIGHT", ["s.ts"]), ("FULL", ["o.ts", "s.ts"]), ("INNER", [])]
+)
+def test_an_outer_join_returns_the_rows_without_a_time(side: str, known: list[str]) -> None:
+    """Spark would wait for the time of their partners, which have none."""
+    query = f"SELECT o.i FROM t o {side} JOIN t s ON o.i = s.i AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR"
+    assert re.findall(r"NOT (\S+) IS NULL", stream(query)) == known
+    assert "IS NULL" not in spark(query)
+
+
 def test_other_joins_stay_as_they_are() -> None:
     """Inner ones, those by a TIMESTAMP_LTZ, those without an interval, and those without a limit in time that Spark sees."""
     for join in (
