@@ -109,9 +109,10 @@ def test_each_runs_as_a_stream_or_is_refused(streams: TableEnvironment) -> None:
 class Arrivals:
     """Tables with rows that do not change, and the places of the rows as offsets."""
 
-    def time_of(self, query: str) -> str:
+    def times_of(self, query: str) -> list[tuple[str, str]]:
         """Whether it is the event time of a table."""
-        return "event" if any(query.startswith(f"SELECT {table.get('time')} ") for table in TABLES.values()) else ""
+        name = query.split()[1]
+        return [(name, "event" if any(name == table.get("time") for table in TABLES.values()) else "")]
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
         """These tables have no processing time."""

@@ -28,8 +28,11 @@ PLAIN = frozenset(("expressions", "from_", "where", "hint"))
 class Streams(Protocol):
     """What is known about tables and views of a stream, besides types."""
 
-    def time_of(self, query: str) -> str:
-        """Return what time the only column of a query for Spark is: `event` (with a watermark), `processing`, or empty."""
+    def times_of(self, query: str) -> Sequence[tuple[str, str]]:
+        """Return the columns of a query for Spark, each with the time that it is; none if its rows are no stream.
+
+        A time is `event` (with a watermark) or `processing`, and empty for any other column.
+        """
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
         """Return the name, for Spark, of the first row of each key that a query has as a stream. It never changes."""

@@ -7,12 +7,14 @@ several limits Spark takes the one by which it keeps rows longest. It takes this
 rows too early without a real limit. So the join gets it only if it has a real limit that Spark sees. Other joins are errors.
 
 Spark also takes `s.ts <= o.expires` for a limit of the event time of `o`, whatever column of it `expires` is. It would then
-delete rows of `o` too early, before the rows of `s` that match them. So Spark must not see which column it is.
+delete rows of `o` too early, before the rows of `s` that match them. So Spark must not see which column it is. In the
+condition of an outer join it takes `o.amount > 3` for a limit, too. It would then keep the rows of `o` for ever, and never
+return those without a partner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -20,7 +22,7 @@ from dynamic_kafka.sql.dialect.query import is_as_long_at_any_time
 from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.kinds import kind_of
 
-__all__ = ["compared", "every_column", "show_limits"]
+__all__ = ["compared", "every_column", "is_time", "limits_of", "show_limits"]
 
 _FOREVER = "__forever"
 _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
@@ -28,6 +30,8 @@ _END = "TIMESTAMP_NTZ '294247-01-10 04:00:54.775807'"
 
 def show_limits(t: Translating, scope: Scope) -> None:
     """Add such a condition to each outer join of a stream that needs it. Its tables are written already."""
+    if t.times_of is None:
+        return
     relations = [scope.select.args["from_"].this] if scope.select.args.get("from_") else []
     joins = scope.select.args.get("joins") or []
     relations += [join.this for join in joins]
@@ -52,16 +56,27 @@ def show_limits(t: Translating, scope: Scope) -> None:
 
 
 def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
-    """Return a `<` or the like. In a stream, a column that is compared with an event time, and is none, is hidden."""
-    columns = [column for column in node.find_all(exp.Column) if column.name != _FOREVER]
-    if len(columns) > 1 and node.find(exp.Query) is None:
-        others = [column for column in columns if t.time_of(column) != "event"]
-        for column in others if len(others) < len(columns) else []:
-            part: exp.Expr = column
-            while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
-                part = part.parent  # a map has no order, and its values have
-            text = t.sql(part)
-            t.write_as(part, f"least({text}, {text})")
+    """Return a `<` or the like. In a stream, its columns are hidden if it is no limit in time and Spark may take it for one.
+
+    Limits compare event times. Spark looks for them where it sees an event time, and in conditions of outer joins.
+    """
+    columns = list(node.find_all(exp.Column))
+    join = node.find_ancestor(exp.Join, exp.Select)
+    outer = isinstance(join, exp.Join) and bool(join.side)
+    alone = len(columns) == 1 and not outer
+    if t.times_of is None or t.scope is None or alone or node.find(exp.Query) is not None:
+        return write(node)
+    if any(column.name == _FOREVER for column in columns):
+        return write(node)
+    times = [column for column in columns if t.time_of(column) == "event"]
+    for column in columns:
+        if (column in times or not times) and not (outer and len(times) < 2):
+            continue
+        part: exp.Expr = column
+        while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
+            part = part.parent  # a map has no order, and its values have
+        text = t.sql(part)
+        t.write_as(part, f"least({text}, {text})")
     return write(node)
 
 
@@ -77,27 +92,32 @@ def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
     return f"`{node.table}`.* EXCEPT ({_FOREVER})" if node.table.lower() in map(str.lower, scope.limited) else None
 
 
-def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
-    """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
-    for condition in on.flatten() if isinstance(on, exp.And) else [on]:
-        for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
-            if earlier is None or later is None:
-                continue
-            if _is_time(t, scope, earlier, others) and _is_time(t, scope, later, kept):
-                return earlier
-    return None
-
-
-def _is_time(t: Translating, scope: Scope, column: exp.Column, places: range) -> bool:
-    """Return whether a column is an event time, a TIMESTAMP, of one of some tables."""
-    if t.time_of(column) != "event":
-        return False
+def is_time(t: Translating, scope: Scope, column: exp.Column, places: Sequence[int]) -> bool:
+    """Return whether a column is an event time of one of some tables."""
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
     else:
         is_of_one = any(t.type_in(column.name, scope.tables[place]) is not None for place in places)
-    found = t.type_or_none(column) if is_of_one else None
-    return found is not None and kind_of(found) == "TimestampNTZType"
+    return is_of_one and t.time_of(column) == "event"
+
+
+def limits_of(condition: exp.Expr) -> Iterator[tuple[exp.Column, exp.Column]]:
+    """Yield the columns that a condition compares, the smaller and the larger one, each moved by intervals or not."""
+    for earlier, later in [map(_moved, sides) for sides in _ordered(condition)]:
+        if earlier is not None and later is not None:
+            yield earlier, later
+
+
+def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
+    """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
+    for condition in on.flatten() if isinstance(on, exp.And) else [on]:
+        for earlier, later in limits_of(condition):
+            if all(
+                (found := t.type_or_none(column)) is not None and kind_of(found) == "TimestampNTZType"
+                for column in (earlier, later)
+            ) and (is_time(t, scope, earlier, others) and is_time(t, scope, later, kept)):
+                return earlier
+    return None
 
 
 def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
@@ -109,6 +129,9 @@ def _ordered(condition: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
         case exp.LT(this=one, expression=other) | exp.LTE(this=one, expression=other):
             yield one, other
         case exp.GT(this=one, expression=other) | exp.GTE(this=one, expression=other):
+            yield other, one
+        case exp.EQ(this=one, expression=other):
+            yield one, other
             yield other, one
 
 

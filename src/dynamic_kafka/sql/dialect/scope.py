@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import Writing
 
-__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "Translating", "Window", "bound"]
+__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "TimesOf", "Translating", "Window", "bound"]
 
 BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
 """The columns of a window table function, and what they ask of a window."""
@@ -153,16 +153,21 @@ class Scope:
         ]
 
 
+TimesOf = Callable[[str], Sequence[tuple[str, str]]]
+"""The function `times_of` of `arrival.Streams`."""
+
+
 class Translating(Writing, Protocol):
     """The methods and attributes of `Translator`, and of sqlglot's generator below it, that its parts use.
 
-    `zone` is the session's time zone.
+    `zone` is the session's time zone, and `times_of` that of `arrival.Streams`, None in a batch.
     """
 
     zone: str
     scope: Scope | None
     exported: set[int]
     rank_key: Any
+    times_of: TimesOf | None
 
     @property
     def streams(self) -> object | None:
@@ -172,7 +177,7 @@ class Translating(Writing, Protocol):
         """Return a query for a part of a SELECT alone."""
 
     def time_of(self, node: exp.Expr) -> str:
-        """Return what time a part of the SELECT is, as that of `arrival.Streams` does; empty in a batch."""
+        """Return what time a part of the SELECT is, as `times_of` does; empty in a batch."""
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table."""

@@ -5,13 +5,14 @@ A query without such a construct goes to Spark as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.arrival import Streams, inline_ranks
 from dynamic_kafka.sql.dialect.query import Query, parse_query, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey
+from dynamic_kafka.sql.dialect.scope import TimesOf
 from dynamic_kafka.sql.dialect.temporal import Versions
 from dynamic_kafka.sql.dialect.translator import Ask, Translator
 
@@ -27,12 +28,12 @@ def translate(
     zone: str,
     views: Mapping[int, str],
     versions: Versions | None = None,
-    time_of: Callable[[str], str] | None = None,
+    times_of: TimesOf | None = None,
 ) -> str:
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
     `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name.
-    `time_of` is that of `arrival.Streams` if its tables are followed, otherwise None.
+    `times_of` is that of `arrival.Streams` if its tables are followed, otherwise None.
 
     Returns:
         The text as written if nothing in it means something else in Spark.
@@ -42,7 +43,7 @@ def translate(
     """
     if query.tree is None:
         return query.plain
-    translator = Translator(query, ask, zone=zone, views=views, versions=versions, time_of=time_of)
+    translator = Translator(query, ask, zone=zone, views=views, versions=versions, times_of=times_of)
     text = translator.sql(query.tree.copy())
     if not translator.changed and query.tree.find(exp.Fetch) is None:  # FETCH NEXT becomes LIMIT
         return query.plain
@@ -67,7 +68,7 @@ def translate_stream(
     """
     assert query.tree is not None
     translator = Translator(
-        query, ask, zone=zone, views=views, streams=streams, versions=versions, time_of=streams.time_of
+        query, ask, zone=zone, views=views, streams=streams, versions=versions, times_of=streams.times_of
     )
     tree = inline_ranks(query.tree.copy(), streams)
     has_ranks = tree.find(exp.Window) is not None

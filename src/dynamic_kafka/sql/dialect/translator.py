@@ -20,6 +20,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.arrival import Streams
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
+from dynamic_kafka.sql.dialect.event_times import make_plain, match_no_nulls, return_nulls, united
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED
 from dynamic_kafka.sql.dialect.limits import compared, every_column, show_limits
@@ -38,7 +39,7 @@ from dynamic_kafka.sql.dialect.operators import (
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
-from dynamic_kafka.sql.dialect.scope import WINDOW, Scope
+from dynamic_kafka.sql.dialect.scope import WINDOW, Scope, TimesOf
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.kinds import name_of
@@ -98,13 +99,13 @@ class Translator(SparkGenerator):
         views: Mapping[int, str],
         streams: Streams | None = None,
         versions: Versions | None = None,
-        time_of: Callable[[str], str] | None = None,
+        times_of: TimesOf | None = None,
     ) -> None:
         super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
         self.query, self.zone = query, zone
         self._ask, self._views = ask, views
         self.streams = streams
-        self._time_of = None if time_of is None else cache(time_of)
+        self.times_of: TimesOf | None = None if times_of is None else cache(times_of)
         self._versions = versions
         self.exported: set[int] = set()
         self.rank_key: RankKey | None = None
@@ -193,10 +194,11 @@ class Translator(SparkGenerator):
         return self._of_parts(node)
 
     def time_of(self, node: exp.Expr) -> str:
-        """Return what time a part of the SELECT is, as that of `arrival.Streams` does; empty in a batch."""
-        if self._time_of is None or self.scope is None:
+        """Return what time a part of the SELECT is, as `times_of` does; empty in a batch."""
+        if self.times_of is None or self.scope is None:
             return ""
-        return self._time_of(self.asked(self.sql(node), self.scope.source()))
+        found = self.times_of(self.asked(self.sql(node), self.scope.source()))
+        return found[0][1] if found else ""
 
     def type_in(self, text: str, source: str) -> DataType | None:
         """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
@@ -245,6 +247,11 @@ class Translator(SparkGenerator):
         with self.scoped(expression, group.expressions if group is not None else ()):
             return super().select_sql(expression)
 
+    def set_operations(self, expression: exp.SetOperation) -> str:
+        """Return a UNION or the like."""
+        united(self, expression)
+        return super().set_operations(expression)
+
     @contextmanager
     def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> Iterator[Scope]:
         """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
@@ -259,7 +266,10 @@ class Translator(SparkGenerator):
                     join_versions(self, scope, index, self._versions)
                 else:
                     scope.tables.append(self.sql(join.this))
+            make_plain(self, scope)
             show_limits(self, scope)
+            return_nulls(self, scope)
+            match_no_nulls(self, scope)
             if of_from is not None:
                 scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, joins))}"
                 scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))

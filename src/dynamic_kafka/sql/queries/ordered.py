@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
@@ -66,13 +67,13 @@ class Arrivals:
         tree = parse_query(view.query).tree if isinstance(view.query, str) else None
         return tree is not None and has_over(unqualified(tree, self._places), self)
 
-    def time_of(self, query: str) -> str:
+    def times_of(self, query: str) -> Sequence[tuple[str, str]]:
         """See `arrival.Streams`."""
         try:
-            metadata = self._spark.sql(query).schema.fields[0].metadata
+            rows = self._spark.sql(query)
         except AnalysisException:
-            return ""
-        return "event" if _EVENT_TIME in metadata else "processing" if _PROCESSING_TIME in metadata else ""
+            return ()
+        return [(column.name, _time(column)) for column in rows.schema] if rows.isStreaming else ()
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
         """See `arrival.Streams`. Spark keeps the row that it sees first, and the rows of a task come in their order."""
@@ -115,6 +116,12 @@ class Arrivals:
         found = f"{name.lower()}__in_order"
         self._keep(rows, found)
         return found
+
+
+def _time(column: StructField) -> str:
+    if _EVENT_TIME in column.metadata:
+        return "event"
+    return "processing" if _PROCESSING_TIME in column.metadata else ""
 
 
 def with_offset(table: KafkaTable) -> KafkaTable:

@@ -118,7 +118,7 @@ class Queries:
                     views=qualified_tables(query, self.catalog.places)
                     | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
                     versions=self._versions(streaming=streaming),
-                    time_of=self._arrivals.time_of if streaming else None,
+                    times_of=self._arrivals.times_of if streaming else None,
                 )
                 if translated != text:
                     _check_settings(settings)

@@ -70,12 +70,13 @@ def stream(sql: str) -> str:
     """The query of streams, in which `ts` and `u` are event times. Spark is asked for the time of each column once."""
     known: set[str] = set()
 
-    def time_of(asked: str) -> str:
+    def times_of(asked: str) -> list[tuple[str, str]]:
         assert asked not in known
         known.add(asked)
-        return "event" if re.match(r"SELECT [os]\.(ts|u) FROM", asked) else ""
+        one = re.match(r"SELECT (?:[os]\.)?(\w+) FROM", asked)
+        return [(name, "event" if name in ("ts", "u") else "") for name in ([one[1]] if one else COLUMNS)]
 
-    return translate(parse_query(sql), ask, zone="UTC", views={}, time_of=time_of)
+    return translate(parse_query(sql), ask, zone="UTC", views={}, times_of=times_of)
 
 
 @pytest.mark.parametrize(
@@ -588,6 +589,118 @@ def test_only_event_times_are_limits_of_event_times(condition: str, expected: st
     query = f"SELECT o.i FROM t o JOIN t s ON o.i = s.i WHERE {condition}"
     assert expected in stream(query)
     assert "least" not in spark(query)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("o.i > 3", "least(o.i, o.i) > 3"),
+        ("NOT o.i + 1 <= 3", "NOT least(o.i, o.i) + 1 <= 3"),
+        ("o.ts > TIMESTAMP '1970-01-01 00:00:01'", "least(o.ts, o.ts) > TIMESTAMP_NTZ"),
+    ],
+)
+def test_a_condition_of_an_outer_join_on_one_side_is_no_limit(condition: str, expected: str) -> None:
+    """Spark would keep rows of a stream by it for ever, and never return those without a partner. In WHERE, it filters."""
+    hour = "INTERVAL '1' HOUR"
+    query = f"SELECT o.i FROM t o {{}} JOIN t s ON s.ts BETWEEN o.ts AND o.ts + {hour} AND {condition}"
+    for side in ("LEFT", "RIGHT", "FULL"):
+        assert expected in stream(query.format(side))
+        assert "s.ts BETWEEN o.ts AND o.ts + " in stream(query.format(side))
+        assert "least" not in spark(query.format(side))
+    assert "least" not in stream(f"SELECT o.i FROM t o WHERE {condition}")
+
+
+PLAIN = "(SELECT * EXCEPT (`ts`, `u`), least(`ts`, `ts`) AS `ts`, least(`u`, `u`) AS `u` FROM t AS {0}) AS `{0}`"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "o.i = s.i",
+        "o.i = s.i AND s.ts >= o.ts",
+        "o.i = s.i AND s.ts BETWEEN o.ts AND o.until",
+        "o.i = s.i AND (s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR OR o.b)",
+        "o.i = s.i AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' MONTH",
+    ],
+)
+def test_a_join_without_limits_in_time_takes_late_rows(condition: str) -> None:
+    """As a regular join of Flink: Spark would drop late rows, and give its rows to windows as if they were in order."""
+    for query in (f"t o JOIN t s ON {condition}", f"t o, t s WHERE {condition}"):
+        text = stream(f"SELECT o.i FROM {query}")
+        assert PLAIN.format("o") in text
+        assert PLAIN.format("s") in text
+    text = stream(f"SELECT *, o.i AS j FROM t o JOIN t s ON {condition}")
+    assert text.count("`f` AS `f`, `s` AS `s`, `b` AS `b`, `a` AS `a`, `m` AS `m`, least(`ts`, `ts`) AS `ts`, ") == 2
+    assert "least(`" not in spark(f"SELECT o.i FROM t o JOIN t s ON {condition}")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "o.i = s.i AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR",
+        "o.i = s.i AND s.ts >= o.ts - INTERVAL '1' HOUR AND o.ts + INTERVAL '5' MINUTE > s.ts AND o.x < s.x",
+        "o.i = s.i AND o.ts = s.ts",
+    ],
+)
+def test_an_interval_join_keeps_its_event_times(condition: str) -> None:
+    """A join after it has them, too; one table that is joined without a limit has none."""
+    text = stream(f"SELECT o.i FROM t o JOIN t s ON {condition} JOIN t p ON p.i = s.i")
+    assert "FROM t AS o JOIN t AS s ON" in text
+    assert PLAIN.format("p") in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT ts, COUNT(*) FROM t GROUP BY ts", PLAIN.replace("t AS {0}", "t").format("t")),
+        ("SELECT DISTINCT ts FROM t o", PLAIN.format("o")),
+        ("SELECT ts FROM t UNION SELECT u FROM t", " FROM (SELECT u FROM t) AS __part(__c0, "),
+        ("SELECT i, COUNT(*) FROM t GROUP BY i", "SELECT i, COUNT(*) FROM t GROUP BY i"),
+        ("SELECT ts FROM t UNION ALL SELECT u FROM t", "SELECT ts FROM t UNION ALL SELECT u FROM t"),
+    ],
+)
+def test_an_aggregation_by_an_event_time_takes_late_rows(query: str, expected: str) -> None:
+    """As in Flink, where only windows of time drop them."""
+    assert expected in stream(query)
+
+
+def test_a_union_has_an_event_time_if_all_of_its_parts_have_it() -> None:
+    """Otherwise, Spark would drop rows of one part by the watermark of another."""
+
+    def times_of(asked: str) -> list[tuple[str, str]]:
+        return [("i", ""), ("ts", "event" if "FROM t" in asked else "")] if "FROM v" not in asked else []
+
+    def union(other: str) -> str:
+        query = parse_query(f"SELECT i, ts FROM t UNION ALL SELECT i, ts FROM {other}")
+        return translate(query, ask, zone="UTC", views={}, times_of=times_of)
+
+    part = "SELECT __c0 AS `i`, {} AS `ts` FROM (SELECT i, ts FROM {}) AS __part(__c0, __c1)"
+    assert union("x") == f"{part.format('least(__c1, __c1)', 't')} UNION ALL {part.format('__c1', 'x')}"
+    assert "least" not in union("t")
+
+
+@pytest.mark.parametrize(
+    ("query", "again"),
+    [
+        ("t o FULL JOIN t s ON o.i = s.i AND s.u BETWEEN o.u AND o.u + INTERVAL '1' HOUR", "o.i = s.i"),
+        ("t o JOIN t s ON NULLIF(o.x, 1) = NULLIF(s.x, 1)", "NULLIF(o.x, 1) = NULLIF(s.x, 1)"),
+        ("t o, t s WHERE o.i + 1 = s.i", "o.i + 1 = s.i"),
+    ],
+)
+def test_null_is_not_equal_to_null_in_a_join_of_streams(query: str, again: str) -> None:
+    """Where Spark does not leave out such rows before the join, it finds NULL equal to NULL."""
+    assert stream(f"SELECT o.i FROM {query}").endswith(f" AND least({again}, {again})")
+    assert "least(o.i = s.i" not in stream("SELECT o.i FROM t o JOIN t s ON o.i = s.i")
+
+
+@pytest.mark.parametrize(
+    ("side", "known"), [("LEFT", ["o.ts"]), ("RIGHT", ["s.ts"]), ("FULL", ["o.ts", "s.ts"]), ("INNER", [])]
+)
+def test_an_outer_join_returns_the_rows_without_a_time(side: str, known: list[str]) -> None:
+    """Spark would wait for the time of their partners, which have none."""
+    query = f"SELECT o.i FROM t o {side} JOIN t s ON o.i = s.i AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR"
+    assert re.findall(r"NOT (\S+) IS NULL", stream(query)) == known
+    assert "IS NULL" not in spark(query)
 
 
 def test_other_joins_stay_as_they_are() -> None:

@@ -48,9 +48,10 @@ class Streams:
     def __init__(self) -> None:
         self.first: list[tuple[str, list[str]]] = []
 
-    def time_of(self, query: str) -> str:
+    def times_of(self, query: str) -> list[tuple[str, str]]:
         """It is `ts` or `pt`."""
-        return "event" if query.startswith("SELECT ts ") else "processing" if query.startswith("SELECT pt ") else ""
+        times = {"ts": "event", "pt": "processing"}
+        return [(name, times.get(name, "")) for name in ([*COLUMNS] if query[7] == "*" else query.split()[1:2])]
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
         """Note what is asked for."""
