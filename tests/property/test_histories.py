@@ -32,6 +32,7 @@ from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
+from dynamic_kafka.observe.reports import Event
 from dynamic_kafka.source.document.offsets import (
     MARKER,
     ClusterOffsets,
@@ -275,9 +276,12 @@ class ModelView:
         """They are in a document now."""
         self._answers = OffsetAnswers()
 
-    def status(self) -> Mapping[str, object]:
-        """Not looked at."""
-        return {}
+    def status(self) -> None:
+        """The service is not asked."""
+
+    def events(self) -> list[Event]:
+        """It reports nothing."""
+        return []
 
     def close(self) -> None:
         """Nothing to close."""
