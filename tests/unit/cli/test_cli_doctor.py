@@ -92,7 +92,7 @@ def test_findings_about_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it nothing is read or written: the finding names the machine, and what to do."""
     (found,) = machine.check_kernel(Job())
     assert found.result is OK
-    assert re.fullmatch(r"the native kernel [\d.]+ with librdkafka [\d.]+", found.what)
+    assert re.fullmatch(r"the native kernel [\w.]+ with librdkafka [\d.]+", found.what)
 
     def missing() -> None:
         raise DynamicKafkaError("The native kernel cannot be used on host: it is missing; reinstall it")
