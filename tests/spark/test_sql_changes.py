@@ -119,6 +119,34 @@ def test_who_looks_at_row_kind_decides_himself(
     assert rows(env, "SELECT count(*) FROM changes WHERE row_kind = '+I'") == [(2,)]
 
 
+def test_a_row_that_no_longer_satisfies_a_condition_is_deleted(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """The messages of `upsert-kafka` do not have old rows: what needs them is refused, and `row_kind` says it otherwise."""
+    source, sink = topic(cluster_a), topic(cluster_a)
+    upsert_table(env, "rows", cluster_a, source, **BOUNDED)
+    upsert_table(env, "current", cluster_a, sink)
+    env.execute_sql("CREATE VIEW seen AS SELECT * FROM rows WHERE n > 'a'")
+    story = [(1, "b"), (1, "a"), (2, "b"), (2, None), (3, "b")]
+    messages = [(json.dumps({"id": i}), n and json.dumps({"id": i, "n": n})) for i, n in story]
+    produce(cluster_a.bootstrap_servers, source, messages, partition=0)
+    where = "FROM rows WHERE id > 0 AND n > 'a'"
+    for query in (f"SELECT id, n {where}", f"SELECT * {where}", "SELECT * FROM seen", "SELECT id, n FROM seen"):
+        with pytest.raises(
+            ConfigurationError, match=r"the condition on n would stay in table `current`\. Instead of WHERE"
+        ):
+            env.execute_sql(f"INSERT INTO current {query}")
+    with pytest.raises(
+        ConfigurationError, match=r"When n changes, the row with the old key would stay in table `current`"
+    ):
+        env.execute_sql("INSERT INTO current (n, id) SELECT n, LENGTH(n) FROM rows")
+    kind = "CASE WHEN n > 'a' THEN row_kind ELSE '-D' END AS row_kind"
+    env.execute_sql(f"INSERT INTO current SELECT id, n, {kind} FROM rows").wait()
+    assert [*map(bool, dict(pairs(cluster_a, sink)).values())] == [False, False, True]
+    env.execute_sql("INSERT INTO current SELECT id + 1, n FROM rows WHERE id = 2").wait()
+    assert pairs(cluster_a, sink)[-2:] == [(b'{"id":3}', b'{"id":3,"n":"b"}'), (b'{"id":3}', None)]
+
+
 def test_an_unknown_row_kind_is_refused(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Null is none: it would be taken for a deletion."""
     upsert_table(env, "current", cluster_a, topic(cluster_a))

@@ -7,10 +7,9 @@ import io
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from dataclasses import replace
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -31,9 +30,10 @@ from dynamic_kafka.sql.parser.errors import without_secrets
 from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.queries.catalog import View
+from dynamic_kafka.sql.queries.changes import rows_for
 from dynamic_kafka.sql.queries.ordered import check_key
 from dynamic_kafka.sql.queries.queries import Queries
-from dynamic_kafka.sql.queries.text import filters_groups, is_projection, selects_all, with_column
+from dynamic_kafka.sql.queries.text import filters_groups, is_projection, selects_all
 from dynamic_kafka.sql.session.config import TableConfig
 from dynamic_kafka.sql.session.result import TableResult
 from dynamic_kafka.sql.tables.definition import (
@@ -334,7 +334,7 @@ class TableEnvironment:
     def _prepared(self, statement: s.InsertInto) -> tuple[Table, DataFrame]:
         """Return the table with the options of the statement's hint, and the rows for its sink."""
         table = self._catalog.with_defaults(self._catalog.target(statement.table, statement.options))
-        rows = self._rows_for(table, statement.query)
+        rows = rows_for(table, statement.query, statement.columns, self._catalog, self._queries.query)
         if table.upsert and rows.isStreaming and filters_groups(statement.query):
             _log.warning(
                 "Groups that no longer satisfy HAVING are not deleted from table %s: Spark's update mode does not emit them",
@@ -345,31 +345,6 @@ class TableEnvironment:
         if isinstance(table, KafkaTable):
             return table, to_sink_rows(rows, table, statement.columns)
         return table, to_table_rows(rows, table, statement.columns)
-
-    def _rows_for(self, table: Table, query: str) -> DataFrame:
-        """Return the query's rows, with `row_kind` if a changelog table reads from a changelog.
-
-        Raises:
-            ConfigurationError: If changes would become new rows of the table.
-        """
-        changelogs = self._catalog.changelogs(query)
-        if not changelogs or selects_all(query):  # all columns of a changelog have `row_kind` among them
-            return self._queries.query(query)
-        name = table.name
-        if not table.takes_changes:
-            raise ConfigurationError(
-                f"Table {name} accepts only new rows, but the query reads the changes of {', '.join(changelogs)}: deletions "
-                "and updates would become new rows. Write to a table with a changelog format or 'upsert-kafka', or filter "
-                "by `row_kind`"
-            )
-        if is_projection(query):
-            with suppress(AnalysisException):  # if the view that it reads does not have the column
-                return self._queries.query(with_column(query, ROW_KIND))
-        raise ConfigurationError(
-            f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
-            f"table {name}. Select `row_kind` as the last column, or materialize the changes first: for Spark's "
-            "aggregations, joins and DISTINCT, every change is a row"
-        )
 
     def _explain(self, statement: s.Statement) -> list[str]:
         queries = statement.inserts if isinstance(statement, s.StatementSet) else (statement,)

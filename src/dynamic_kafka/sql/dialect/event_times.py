@@ -48,7 +48,7 @@ def united(t: Translating, union: exp.SetOperation) -> None:
     """Make the event times of the parts of a UNION plain, if it drops rows, or if they are in some of the parts only."""
     if t.times_of is None or isinstance(union.parent, exp.SetOperation):
         return
-    parts = [*_parts(union)]
+    parts = [*_parts(union.this), *_parts(union.expression)]
     columns = [t.times_of(t.asked("*", f"FROM ({t.sql(part)})")) for part in parts]
     times = [[kind == "event" for _, kind in found] for found in columns]
     distinct = any(node.args.get("distinct") for node in union.find_all(exp.SetOperation))

@@ -39,7 +39,7 @@ from dynamic_kafka.sql.dialect.operators import (
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
-from dynamic_kafka.sql.dialect.scope import WINDOW, Scope, TimesOf
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, TimesOf
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.kinds import name_of
@@ -303,9 +303,12 @@ class Translator(SparkGenerator):
     def group_sql(self, expression: exp.Group) -> str:
         """Return a GROUP BY, in which the start and the end of a window are one column."""
         scope = self.scope
-        if scope is None or not (scope.windows or scope.inherited):
+        sets = [*expression.find_all(exp.Cube, exp.Rollup, exp.GroupingSets)]
+        windowed_sets = any(column.name.lower() in BOUNDS for part in sets for column in part.find_all(exp.Column))
+        of_windows = scope is not None and (scope.windows or scope.inherited)
+        if scope is None or not (of_windows or (windowed_sets and self.times_of is not None)):
             return super().group_sql(expression)
-        if expression.find(exp.Cube, exp.Rollup, exp.GroupingSets):
+        if sets:
             raise self.refuse(
                 expression, "GROUPING SETS, CUBE and ROLLUP over windows are not known: write a query for each"
             )

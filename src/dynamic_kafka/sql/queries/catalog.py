@@ -197,15 +197,22 @@ class Catalog:
         """Return whether a query reads a table on Kafka, also through views."""
         query = parse_query(text)
         tables = [self.with_options(query, place) for place in query.options]
-        return any(isinstance(table, KafkaTable) for table in (*tables, *self._tables_of(text)))
+        return any(isinstance(table, KafkaTable) for table in (*tables, *self.tables_of(text)))
 
-    def _tables_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[Table]:
+    def tables_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[Table]:
         """Yield the tables that a query reads, also through views."""
         for key in self.read_by(text) - beneath:
             if key in self.tables:
                 yield self.tables[key]
             elif isinstance(query := self.views[key].query, str):
-                yield from self._tables_of(query, beneath | {key})
+                yield from self.tables_of(query, beneath | {key})
+
+    def texts_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[str]:
+        """Yield a query and those of the views that it reads."""
+        yield text
+        for key in (self.read_by(text) & {*self.views}) - beneath:
+            if isinstance(query := self.views[key].query, str):
+                yield from self.texts_of(query, beneath | {key})
 
     def read_by(self, text: str) -> frozenset[str]:
         """Return the tables and views of the environment that a query names."""

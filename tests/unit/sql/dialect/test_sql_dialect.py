@@ -679,6 +679,24 @@ def test_a_union_has_an_event_time_if_all_of_its_parts_have_it() -> None:
     assert "least" not in union("t")
 
 
+def test_the_parts_of_a_union_read_the_tables_of_its_with() -> None:
+    """The event times of the parts are looked at, not those of the whole, which has the WITH."""
+    query = "WITH c AS (SELECT ts, i FROM t) SELECT ts, i FROM c UNION{} SELECT ts, i FROM c"
+    assert stream(query.format(" ALL")) == query.format(" ALL")
+    text = stream(query.format(""))
+    assert text.startswith("WITH c AS (SELECT ts, i FROM t) SELECT ")
+    assert text.count("FROM (SELECT ts, i FROM c) AS __part(") == 2
+
+
+def test_grouping_sets_over_windows_of_a_stream_are_an_error() -> None:
+    """Spark would not know the windows: it would keep them for ever, and count late rows."""
+    query = f"SELECT window_end, i, COUNT(*) FROM {TUMBLE} GROUP BY GROUPING SETS ((window_end, i), (window_end))"
+    with pytest.raises(SqlError, match="GROUPING SETS, CUBE and ROLLUP over windows are not known"):
+        stream(query)
+    assert spark(query).endswith("GROUP BY GROUPING SETS ((window_end, i), (window_end))")
+    assert "GROUPING SETS" in stream("SELECT i, l FROM t GROUP BY GROUPING SETS ((i, l), (i))")
+
+
 @pytest.mark.parametrize(
     ("query", "again"),
     [
