@@ -117,8 +117,15 @@ fn a_schema_is_found_by_its_id() {
     }
     assert_eq!(decoder.unknown_schema(Some(&with(b"\0\0\0\x01\x02")), None), None);
     assert_eq!(decoder.unknown_schema(None, Some(b"odd")), None);
-    assert_eq!(decoder.unknown_schema(Some(b""), Some(b"odd")), Some(Key::Header(b"odd".to_vec())));
-    assert_eq!(decoder.unknown_schema(Some(b""), Some(b"\0\xff\0\0\0")), Some(Key::Header(b"\0\xff\0\0\0".to_vec())));
+    for (odd, shown) in [(&b"odd"[..], "0x6F6464"), (b"\0\xff\0\0\0", "0x00FF000000"), (b"", "0x")] {
+        assert_eq!(decoder.unknown_schema(Some(b""), Some(odd)), None, "the registry is not asked");
+        assert_eq!(decoder.append_with(Some(b""), Some(odd)), Failed);
+        let rows = decoder.finish();
+        let error = rows.columns().last().unwrap().as_string::<i32>();
+        assert!(error.value(0).starts_with(&format!("its header with a schema id has the value {shown}, ")));
+    }
+    let other = [&[1][..], &[8; 17]].concat();
+    assert_eq!(decoder.unknown_schema(Some(b""), Some(&other)), Some(Key::Header(other[..17].to_vec())));
     assert_eq!(decoder.unknown_schema(Some(&with(b"\0\0\0\0\x08")), None), Some(Key::Id(8)));
     spec.learn(Key::Id(8), r#"{"missing":"gone"}"#).unwrap();
     assert_eq!(error(&mut decoder, &with(b"\0\0\0\0\x08")), "gone");
