@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -258,3 +259,32 @@ def test_late_rows_and_nulls_count_in_streams_where_they_count_in_flink(
         if "GROUP BY" in query or "UNION" in query:  # rows that change come again, the last one has the largest count
             found = [*{row[0] if "GROUP BY" in query else row: row for row in found}.values()]
         assert found == batch, query
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["JOIN", "FULL JOIN"])
+def test_a_join_of_windows_keeps_only_windows_that_are_not_over(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic, side: str, tmp_path: Path
+) -> None:
+    """Of rows with groups, both by the same windows: the rows of a batch, and the state of past windows is deleted."""
+    source = topic(cluster_a)
+    rows = [{"ts": f"2026-03-29 02:{i:02}:00", "k": i % 4, "v": i % 7} for i in range(60)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps(row)) for row in rows], partition=0)
+    columns = "ts TIMESTAMP(3), k INT, v INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset", maxOffsetsPerTrigger="10")
+    windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+    bounds = "window_start, window_end"
+    counts = f"(SELECT window_start AS w, window_end AS v, k, COUNT(*) AS n FROM {windows} GROUP BY {bounds}, k)"
+    same = "r.w = l.window_start AND r.v = l.window_end AND l.k = r.k AND l.v > 2 AND r.n < 2"
+    query = f"SELECT l.ts, l.v, r.w, r.k AS rk, r.n FROM (SELECT * FROM {windows}) l {side} {counts} r ON {same}"
+    env.get_config().set("execution.runtime-mode", "batch")
+    wanted = answers(env, query)
+    env.get_config().set("execution.runtime-mode", "streaming")
+    found: list[tuple[Any, ...]] = []
+    writer = env.sql_query(query).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    running = writer.foreachBatch(lambda batch, _: found.extend(map(tuple, batch.collect()))).start()
+    assert running.awaitTermination(120)
+    assert sorted(found, key=str) == wanted != []
+    kept = [sum(state["numRowsTotal"] for state in progress["stateOperators"]) for progress in running.recentProgress]
+    assert max(kept) < len(rows) / 2
+    assert kept[-1] == 0

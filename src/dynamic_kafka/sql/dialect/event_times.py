@@ -15,6 +15,7 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.dialect.limits import is_time, limits_of
 from dynamic_kafka.sql.dialect.query import is_temporal
 from dynamic_kafka.sql.dialect.scope import WINDOW, Scope, Translating
+from dynamic_kafka.sql.dialect.window_joins import compare_windows, conditions
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
 
 __all__ = ["make_plain", "match_no_nulls", "return_nulls", "united"]
@@ -36,10 +37,13 @@ def make_plain(t: Translating, scope: Scope) -> None:
         both = {place for place in streams if place <= index}
         if index not in both or len(both) == 1:
             continue  # a table that is no stream is looked up
-        if join.side or _has_limits(t, scope, join, index):
+        if compare_windows(t, scope):
+            _make_plain(t, scope, relations, both, of_windows=True)
+            limited |= both
+        elif _has_limits(t, scope, join, index) or (join.side and not scope.hidden):
             limited |= both
         else:
-            _make_plain(t, scope, relations, both - limited, of_windows=_joins_windows(join))
+            _make_plain(t, scope, relations, both - limited, of_windows=not join.side and _joins_windows(join))
     if grouped and not _has_windows(scope) and (select.args.get("distinct") is not None or _by_time(t, scope)):
         _make_plain(t, scope, relations, streams - limited)
 
@@ -74,7 +78,7 @@ def match_no_nulls(t: Translating, scope: Scope) -> None:
     for node, key in [*((join, "on") for join in joins), *([(where, "this")] if where is not None and joins else [])]:
         condition = node.args.get(key)
         full = isinstance(node, exp.Join) and (node.side or "").upper() == "FULL"
-        for part in _conditions(condition):
+        for part in conditions(condition):
             keys = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
             plain = all(isinstance(side, exp.Column) for side in keys) and not full
             if not keys or plain or any(side.find(exp.Query) or not side.find(exp.Column) for side in keys):
@@ -95,21 +99,13 @@ def return_nulls(t: Translating, scope: Scope) -> None:
     for index, join in enumerate(scope.select.args.get("joins") or [], 1):
         left, right = range(index), range(index, index + 1)
         kept = {"LEFT": [left], "RIGHT": [right], "FULL": [left, right]}.get((join.side or "").upper(), [])
-        limits = [limit for part in _conditions(join.args.get("on")) for limit in limits_of(part)] if kept else []
+        limits = [limit for part in conditions(join.args.get("on")) for limit in limits_of(part)] if kept else []
         times = {t.sql(column): column for limit in limits for column in limit}
         for column in times.values():
             if any(is_time(t, scope, column, places) for places in kept):
                 known = exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null()))
                 join.set("on", exp.and_(join.args["on"], known, copy=False))
                 t.as_changed(join, "")
-
-
-def _conditions(condition: exp.Expr | None) -> list[exp.Expr]:
-    """Return the parts of a condition that all have to be true."""
-    condition = condition.unnest() if condition is not None else None
-    if isinstance(condition, exp.And):
-        return [*_conditions(condition.this), *_conditions(condition.expression)]
-    return [] if condition is None else [condition]
 
 
 def _parts(query: exp.Expr) -> Iterator[exp.Expr]:
@@ -124,7 +120,7 @@ def _has_limits(t: Translating, scope: Scope, join: exp.Join, index: int) -> boo
     """Return whether a join has both limits in time, as an interval join of Flink has, or the same time on both sides."""
     where = scope.select.args.get("where")
     found = set()
-    for part in [*_conditions(join.args.get("on")), *_conditions(where.this if where is not None else None)]:
+    for part in [*conditions(join.args.get("on")), *conditions(where.this if where is not None else None)]:
         for earlier, later in limits_of(part):
             for right_is_earlier, one, other in ((False, range(index), [index]), (True, [index], range(index))):
                 if is_time(t, scope, earlier, one) and is_time(t, scope, later, other):
@@ -146,7 +142,7 @@ def _by_time(t: Translating, scope: Scope) -> bool:
 
 def _joins_windows(join: exp.Join) -> bool:
     """Return whether a join is one of windows: both sides have the same bounds."""
-    same = [part for part in _conditions(join.args.get("on")) if isinstance(part, exp.EQ)]
+    same = [part for part in conditions(join.args.get("on")) if isinstance(part, exp.EQ)]
     names = {(part.this.name.lower(), part.expression.name.lower()) for part in same}
     return {(name, name) for name in ("window_start", "window_end")} <= names
 

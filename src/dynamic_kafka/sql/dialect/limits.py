@@ -83,13 +83,15 @@ def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[ex
 def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
     """Return a `*` or `t.*` without the columns that were added to tables; None for anything else, or if there are none."""
     star = node.this if isinstance(node, exp.Column) else node
-    if not isinstance(star, exp.Star) or not scope.limited:
+    if not isinstance(star, exp.Star) or not scope.hidden:
         return None
     if any(star.args.values()):
-        raise t.refuse(node, "This * is not known beside an outer join with a limit in time: name the columns")
+        raise t.refuse(node, "This * is not known beside a join with a limit in time or of windows: name the columns")
     if not isinstance(node, exp.Column):
-        return f"* EXCEPT ({', '.join(f'`{name}`.{_FOREVER}' for name in scope.limited)})"
-    return f"`{node.table}`.* EXCEPT ({_FOREVER})" if node.table.lower() in map(str.lower, scope.limited) else None
+        hidden = (f"`{name}`.{column}" for name, columns in scope.hidden.items() for column in columns)
+        return f"* EXCEPT ({', '.join(hidden)})"
+    found = [columns for name, columns in scope.hidden.items() if name.lower() == node.table.lower()]
+    return f"`{node.table}`.* EXCEPT ({', '.join(found[0])})" if found else None
 
 
 def is_time(t: Translating, scope: Scope, column: exp.Column, places: Sequence[int]) -> bool:
@@ -149,8 +151,9 @@ def _moved(value: exp.Expr) -> exp.Column | None:
 def _keep(t: Translating, scope: Scope, relation: exp.Expr, place: int) -> str:
     """Give a table the column with the end of all times, and return its name."""
     name: str = relation.alias_or_name
-    if name not in scope.limited:
-        scope.limited.append(name)
+    hidden = scope.hidden.setdefault(name, [])
+    if _FOREVER not in hidden:
+        hidden.append(_FOREVER)
         scope.tables[place] = f"(SELECT *, {_END} AS {_FOREVER} FROM {scope.tables[place]}) AS `{name}`"
         t.write_as(relation, scope.tables[place])
     return name

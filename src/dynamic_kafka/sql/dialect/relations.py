@@ -49,7 +49,8 @@ def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
         scope.windows[alias] = window
         return f"({inner}) AS `{alias}`"
     bounds = ", ".join(f"{window.bound(WINDOW, suffix)} AS {name}" for name, suffix in BOUNDS.items())
-    return f"(SELECT * EXCEPT ({', '.join(window.columns())}), {bounds} FROM ({inner})) AS `{alias}`"
+    columns = "*" if id(table) in t.exported else f"* EXCEPT ({', '.join(window.columns())})"
+    return f"(SELECT {columns}, {bounds} FROM ({inner})) AS `{alias}`"
 
 
 def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
@@ -106,9 +107,11 @@ def suffix_of(value: exp.Expr) -> str:
 
 
 def exported_window(t: Translating) -> str:
-    """Return the window that the rows of this SELECT are grouped by."""
+    """Return the window that the rows of this SELECT have or are grouped by."""
     scope = t.scope
     assert scope is not None
+    if scope.select.args.get("group") is None:
+        return WINDOW
     for node in scope.by:
         if (found := scope.window_of(node)) is not None:
             return found[1]

@@ -95,8 +95,8 @@ class Scope:
     """A SELECT that is being written: what its rows are grouped by, its tables, and its windows by the table's alias.
 
     `in_rows` are the tables up to the last temporal join, whose columns are parts of one row. `inherited` are the columns
-    with the bounds of the windows that a sub-query is grouped by, if this SELECT is grouped by them, too. `limited` are the
-    tables with a column for `limits`.
+    with the bounds of the windows that a sub-query is grouped by, if this SELECT is grouped by them, too. `hidden` are the
+    columns that were added to tables, by the table's alias.
     """
 
     select: exp.Select
@@ -107,7 +107,7 @@ class Scope:
     windows: dict[str, Window] = field(default_factory=dict)
     in_rows: list[str] = field(default_factory=list)
     inherited: Mapping[str, str] = field(default_factory=dict)
-    limited: list[str] = field(default_factory=list)
+    hidden: dict[str, list[str]] = field(default_factory=dict)
 
     def source(self) -> str:
         """Return the FROM with the tables that are known by now."""

@@ -41,6 +41,7 @@ from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, TimesOf
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
+from dynamic_kafka.sql.dialect.window_joins import share_windows
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.kinds import name_of
 
@@ -257,6 +258,7 @@ class Translator(SparkGenerator):
         """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
         scope = self.scope = Scope(select, self.scope, by, inherited=export_window(self, select, by))
         try:
+            share_windows(self, scope)
             of_from = select.args.get("from_")
             joins = select.args.get("joins") or []
             if of_from is not None:

@@ -66,7 +66,7 @@ def spark(sql: str, zone: str = "UTC") -> str:
     return translate(query, ask, zone=zone, views=dict.fromkeys(query.options, "t_with_options"))
 
 
-def stream(sql: str) -> str:
+def stream(sql: str, zone: str = "UTC") -> str:
     """The query of streams, in which `ts` and `u` are event times. Spark is asked for the time of each column once."""
     known: set[str] = set()
 
@@ -76,7 +76,7 @@ def stream(sql: str) -> str:
         one = re.match(r"SELECT (?:[os]\.)?(\w+) FROM", asked)
         return [(name, "event" if name in ("ts", "u") else "") for name in ([one[1]] if one else COLUMNS)]
 
-    return translate(parse_query(sql), ask, zone="UTC", views={}, times_of=times_of)
+    return translate(parse_query(sql), ask, zone=zone, views={}, times_of=times_of)
 
 
 @pytest.mark.parametrize(
@@ -677,6 +677,57 @@ def test_a_union_has_an_event_time_if_all_of_its_parts_have_it() -> None:
     part = "SELECT __c0 AS `i`, {} AS `ts` FROM (SELECT i, ts FROM {}) AS __part(__c0, __c1)"
     assert union("x") == f"{part.format('least(__c1, __c1)', 't')} UNION ALL {part.format('__c1', 'x')}"
     assert "least" not in union("t")
+
+
+HOURS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+SAME_WINDOW = "l.i = r.i AND l.window_start = r.window_start AND r.window_end = l.window_end"
+
+
+@pytest.mark.parametrize(
+    "side",
+    [
+        HOURS,
+        f"(SELECT * FROM {HOURS})",
+        f"(SELECT i, window_start, window_end FROM {HOURS})",
+        f"(SELECT x.i, x.window_start, x.e AS window_end FROM (SELECT *, window_end AS e FROM {HOURS}) x)",
+        f"(SELECT i, COUNT(*) AS n, window_start, window_end FROM {HOURS} GROUP BY i, window_start, window_end)",
+        """(SELECT i, TUMBLE_START(ts, INTERVAL '1' HOUR) AS window_start, TUMBLE_END(ts, INTERVAL '1' HOUR) AS window_end
+        FROM t GROUP BY i, TUMBLE(ts, INTERVAL '1' HOUR))""",
+        f"""(SELECT MAX(n) AS i, s AS window_start, e AS window_end FROM (SELECT i, COUNT(*) AS n, window_start AS s,
+        window_end AS e FROM {HOURS} GROUP BY i, window_start, window_end) GROUP BY s, e)""",
+    ],
+)
+def test_a_join_of_windows_compares_the_windows_themselves(side: str) -> None:
+    """Spark deletes the rows of past windows then, and a `*` does not show the windows."""
+    for kind in ("", "LEFT "):
+        text = stream(f"SELECT l.i FROM {side} l {kind}JOIN {HOURS} r ON {SAME_WINDOW}")
+        assert text.endswith(") AND `l`.__window = `r`.__window")
+        assert text.count("least(`ts`, `ts`) AS `ts`") == 2
+    text = stream(f"SELECT *, l.i AS j FROM {side} l JOIN {HOURS} r ON {SAME_WINDOW}")
+    assert text.startswith("SELECT * EXCEPT (`l`.__window, `r`.__window), ")
+    assert stream(f"SELECT R.* FROM {side} l JOIN {HOURS} r ON {SAME_WINDOW}").startswith(
+        "SELECT `R`.* EXCEPT (__window)"
+    )
+    assert "= `r`.__window" not in spark(f"SELECT l.i FROM {side} l JOIN {HOURS} r ON {SAME_WINDOW}")
+    assert "= `r`.__window" not in stream(f"SELECT l.i FROM {side} l JOIN {HOURS} r ON {SAME_WINDOW}", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("side", "condition"),
+    [
+        (HOURS.replace("TUMBLE(", "CUMULATE(").replace("'1' HOUR", "'1' HOUR, INTERVAL '2' HOUR"), SAME_WINDOW),
+        (HOURS, "l.window_start = r.window_start"),
+        (HOURS, "l.window_start = r.window_start AND l.window_end = r.window_start"),
+        (HOURS, "l.window_start = r.window_start OR l.window_end = r.window_end"),
+        ("(SELECT i, ts AS window_start, u AS window_end FROM t)", SAME_WINDOW),
+        ("(SELECT window_start, window_end, i FROM t GROUP BY window_start, window_end, i)", SAME_WINDOW),
+        (f"(SELECT DISTINCT window_start, window_end, i FROM {HOURS})", SAME_WINDOW),
+        (HOURS, f"{SAME_WINDOW} JOIN t c ON c.i = l.i"),
+    ],
+)
+def test_other_joins_have_no_windows(side: str, condition: str) -> None:
+    """Of CUMULATE, of one bound, of columns with these names, and of three tables."""
+    assert "= `r`.__window" not in stream(f"SELECT l.i FROM {side} l JOIN {HOURS} r ON {condition}")
 
 
 def test_the_parts_of_a_union_read_the_tables_of_its_with() -> None:
