@@ -115,7 +115,7 @@ def id_of(given: native.SchemaId) -> SchemaId:
     """Return the id that a message or a header begins with, as the kernel and `beginnings` give it.
 
     Raises:
-        RegistryError: If there is none: no registry has its schema.
+        RegistryError: If the bytes have no id. No registry has their schema then.
     """
     if isinstance(given, int):
         return given

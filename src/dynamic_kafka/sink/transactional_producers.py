@@ -210,7 +210,7 @@ def _initialize(
         except KafkaException as error:
             with suppress(KafkaException):  # raises errors that are fatal, such as this one
                 producer.client.poll(0)
-            # `_connect` has not met the refusal if the broker was still starting.
+            # While the broker was still starting, `_connect` got no answer, so the login may be refused here first.
             if not producer.is_renewed_after_refusal(deadline):
                 raise _unusable(producer, name, prefix, properties, error) from error
     if log.ids is None:

@@ -90,9 +90,9 @@ def match_no_nulls(t: Translating, scope: Scope) -> None:
 
 
 def return_nulls(t: Translating, scope: Scope) -> None:
-    """Let Spark return the rows of outer joins of a stream at once whose time is NULL. It would keep them for ever.
+    """Have outer joins of a stream return a row whose time is NULL at once. Without this, Spark keeps the row for ever.
 
-    Such a row has no partner, and Spark knows that of a condition on this row alone.
+    Such a row has no partner. Spark notices that if the join has a condition on this row alone.
     """
     if t.times_of is None:
         return

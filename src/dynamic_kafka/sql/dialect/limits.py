@@ -69,9 +69,8 @@ def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[ex
     if any(column.name == _FOREVER for column in columns):
         return write(node)
     times = [column for column in columns if t.time_of(column) == "event"]
-    for column in columns:
-        if (column in times or not times) and not (outer and len(times) < 2):
-            continue
+    is_limit = len(times) > 1 or not outer
+    for column in [column for column in columns if times and column not in times] if is_limit else columns:
         part: exp.Expr = column
         while isinstance(part.parent, (exp.Bracket, exp.Dot)) and part.parent.this is part:
             part = part.parent  # a map has no order, and its values have
