@@ -312,12 +312,12 @@ class RowError(DynamicKafkaError):
     """Raised when a row cannot be turned into a record.
 
     Args:
-        column: The column with the error.
+        column: The column with the error; empty if it is the row as a whole.
         reason: What is wrong, as it reads after the column's name. Never contains data of `key`, `value` or `headers`.
     """
 
     def __init__(self, column: str, reason: str) -> None:
-        super().__init__(f"A row's column '{column}' {reason}")
+        super().__init__(f"A row's column '{column}' {reason}" if column else f"A row {reason}")
         self.column = column
 
 

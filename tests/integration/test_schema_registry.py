@@ -196,7 +196,7 @@ def test_what_is_written_is_read_by_confluents_own_deserializer(
     schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
     text = schema_text(schema, legacy_timestamps=True)
     rows = pa.array([{"id": 1, "name": "x"}, None, {"id": 2, "name": None}], arrow_type(schema))
-    messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
+    messages = avro_confluent.batch_encoder(where, subject, text, schema)(rows).messages.to_pylist()
     assert messages[1] is None
     with SchemaRegistryClient({"url": registry_server.url}) as client:
         read = AvroDeserializer(client)
@@ -213,7 +213,7 @@ def test_nothing_is_registered_for_null_rows_alone(
     schema = columns(("id", spark.LongType()))
     rows = pa.nulls(3, arrow_type(schema))
     text = schema_text(schema, legacy_timestamps=True)
-    assert avro_confluent._encode_batch(rows, where, subject, text).to_pylist() == [None] * 3
+    assert avro_confluent.batch_encoder(where, subject, text, schema)(rows).messages.to_pylist() == [None] * 3
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{registry_server.url}/subjects/{subject}/versions")
 
@@ -250,7 +250,7 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
     text = schema_text(schema, legacy_timestamps=True)
     rows = pa.array([{"id": n} for n in range(10)], arrow_type(schema))
     for _ in range(5):
-        messages = avro_confluent._encode_batch(rows, where, subject, text).to_pylist()
+        messages = avro_confluent.batch_encoder(where, subject, text, schema)(rows).messages.to_pylist()
     assert len(proxy.requests) == 1
     schema_registry.client(where).close()  # as another process
     for cached in (avro_confluent._writer, avro_confluent._plan, avro_confluent._kernel):

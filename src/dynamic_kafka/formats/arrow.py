@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats.expressions import INTERVALS, rebuilt, retyped
+from dynamic_kafka.native import Encoded
 from dynamic_kafka.spark_versions import TimeType, arrow_udf, takes_values
 
 if TYPE_CHECKING:
@@ -33,23 +34,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MESSAGE_OR_ERROR",
-    "Encoded",
+    "Call",
+    "Encode",
+    "all_messages",
     "arrow_type",
     "as_numbers",
-    "bisect_errors",
     "decoded",
     "encoded",
     "encoded_or_error",
     "evaluated",
     "handed_over",
-    "or_errors",
+    "of_values",
     "taken_over",
+    "with_errors",
 ]
 
-T = TypeVar("T")
-
-Encoded = Callable[[Callable[[pa.Array], pa.Array], "Column", DataType], "Column"]
-"""`encoded` or `encoded_or_error`. They take a function that encodes an array, its column and their type."""
+Encode = Callable[[pa.Array], Encoded]
+"""Encodes an array of rows."""
+Call = Callable[[Encode, "Column", DataType], "Column"]
+"""`encoded` or `encoded_or_error`. They take a function that encodes rows, its column and their type."""
 
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
 """The type that `Format.encode_or_error` returns: a message, or the reason why there is none."""
@@ -167,17 +170,49 @@ def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Col
     return arrow_udf(function, result)(*columns)
 
 
-def encoded(function: Callable[[pa.Array], pa.Array], column: Column, type_: DataType) -> Column:
-    """Return a binary column that Spark's workers encode over Arrow batches of a column of a type."""
-    return _of_values(function, BinaryType(), column, type_)
+def encoded(encode: Encode, column: Column, type_: DataType) -> Column:
+    """Return a binary column that Spark's workers encode over Arrow batches of a column of a type.
+
+    It raises `RowError` for a row that has no message.
+    """
+    return _of_rows(encode, all_messages, BinaryType(), column, type_)
 
 
-def encoded_or_error(function: Callable[[pa.Array], pa.Array], column: Column, type_: DataType) -> Column:
+def encoded_or_error(encode: Encode, column: Column, type_: DataType) -> Column:
     """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches of a column of a type."""
-    return _of_values(or_errors(function), MESSAGE_OR_ERROR, column, type_)
+    return _of_rows(encode, with_errors, MESSAGE_OR_ERROR, column, type_)
 
 
-def _of_values(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column, type_: DataType) -> Column:
+def _of_rows(
+    encode: Encode, finish: Callable[[Encoded], pa.Array], result: DataType, column: Column, type_: DataType
+) -> Column:
+    def messages(rows: pa.Array) -> pa.Array:
+        return finish(encode(rows))
+
+    messages.__name__ = encode.__name__  # plans show it
+    return of_values(messages, result, column, type_)
+
+
+def all_messages(found: Encoded) -> pa.Array:
+    """Return the messages of rows that all have one.
+
+    Raises:
+        RowError: If a row cannot be encoded.
+    """
+    if found.errors:
+        _, column, reason = found.errors[0]
+        raise RowError(column, reason)
+    return found.messages
+
+
+def with_errors(found: Encoded) -> pa.Array:
+    """Return the messages as `MESSAGE_OR_ERROR`."""
+    reasons = {place: str(RowError(column, reason)) for place, column, reason in found.errors}
+    errors = pa.array([reasons.get(place) for place in range(len(found.messages))], pa.string())
+    return pa.StructArray.from_arrays([found.messages, errors], MESSAGE_OR_ERROR.names)
+
+
+def of_values(function: Callable[[pa.Array], pa.Array], result: DataType, column: Column, type_: DataType) -> Column:
     """Return a column that Spark's workers evaluate over Arrow batches of any type: if need be, of pickles."""
     if takes_values():
         return evaluated(function, result, column)
@@ -212,60 +247,3 @@ def _of_values(function: Callable[[pa.Array], pa.Array], result: DataType, colum
         pickle.dumps, BinaryType(), useArrow=False
     )  # by Arrow, a whole number beside a null becomes a float
     return evaluated(of_pickles, result, pickled(rebuilt(column, type_, classes, plain)))
-
-
-def or_errors(encode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that gives messages, or the reasons why rows have none, where `encode` raises.
-
-    A batch without a bad row is encoded as a whole, as with `encode` itself.
-
-    Args:
-        encode: Takes a struct array and returns a binary array. Raises `RowError` for a row that cannot be encoded, or
-            `UnicodeDecodeError` for a text that is not UTF-8.
-    """
-
-    def message_or_error(rows: pa.Array) -> pa.Array:
-        def attempt(begin: int, end: int) -> tuple[pa.Array, list[str | None]]:
-            return encode(rows.slice(begin, end - begin)), [None] * (end - begin)
-
-        def blame(place: int, error: Exception) -> tuple[pa.Array, list[str | None]]:
-            del place
-            text = "A row has a text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            return pa.nulls(1, pa.binary()), [text]
-
-        parts = bisect_errors(len(rows), attempt, blame, (RowError, UnicodeDecodeError))
-        messages = parts[0][0] if len(parts) == 1 else pa.concat_arrays([messages for messages, _ in parts])
-        errors = pa.array([error for _, errors in parts for error in errors], pa.string())
-        return pa.StructArray.from_arrays([messages, errors], MESSAGE_OR_ERROR.names)
-
-    return message_or_error
-
-
-def bisect_errors(
-    size: int,
-    attempt: Callable[[int, int], T],
-    blame: Callable[[int, Exception], T],
-    errors: type[Exception] | tuple[type[Exception], ...],
-) -> list[T]:
-    """Apply a function to a whole batch; if it raises, find the messages at fault, by bisection, as they are few.
-
-    Args:
-        size: The number of messages.
-        attempt: Takes a begin and an end, and returns the result for the messages between them.
-        blame: Takes the index of a message at fault and its error, and returns the result for that message.
-        errors: The errors of `attempt` that are about messages.
-
-    Returns:
-        The results of consecutive parts of the batch, in order.
-    """
-
-    def between(begin: int, end: int) -> list[T]:
-        try:
-            return [attempt(begin, end)]
-        except errors as error:
-            if end - begin == 1:
-                return [blame(begin, error)]
-        middle = (begin + end) // 2
-        return [*between(begin, middle), *between(middle, end)]
-
-    return between(0, size)

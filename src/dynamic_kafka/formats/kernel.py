@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from dynamic_kafka import native
-from dynamic_kafka.errors import RowError
 from dynamic_kafka.formats.arrow import arrow_type, encoded
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder
@@ -22,7 +21,7 @@ from dynamic_kafka.formats.format import Decoder
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["decoder", "encode", "encoded_rows"]
+__all__ = ["decoder", "encode"]
 
 
 def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:
@@ -45,26 +44,7 @@ def encode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Colum
     """Return the messages of a column of rows, as `Format.encode` does."""
     text = json.dumps(spec)
 
-    def to_bytes(rows: pa.Array) -> pa.Array:  # plans show its name
-        return encoded_rows(schema, text, rows)
+    def to_bytes(rows: pa.Array) -> native.Encoded:  # plans show its name
+        return native.encoder(arrow_type(nullable(schema)), text)(rows, b"")
 
     return encoded(to_bytes, column, schema)
-
-
-def encoded_rows(schema: StructType, spec: str, rows: pa.Array, prefix: bytes = b"") -> pa.Array:
-    """Return a message for each row.
-
-    Args:
-        schema: The columns.
-        spec: The spec for the kernel, as JSON.
-        rows: The rows.
-        prefix: The bytes with which each message begins.
-
-    Raises:
-        RowError: If a row cannot be encoded.
-    """
-    messages, errors = native.encoder(arrow_type(nullable(schema)), spec)(rows, prefix)
-    if errors:
-        _, place, reason = errors[0]
-        raise RowError(place, reason)
-    return messages

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import encoded
+from dynamic_kafka.formats.arrow import of_values
 from dynamic_kafka.formats.expressions import check_names
 from dynamic_kafka.formats.format import ERROR, Decoder, Format, FormatOptions
 from dynamic_kafka.options import Option, Parser, choice
@@ -155,7 +155,7 @@ def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
     def messages(numbers: pa.Array) -> pa.Array:
         return _messages(numbers, dtype)
 
-    return encoded(messages, value, type_)
+    return of_values(messages, BinaryType(), value, type_)
 
 
 def _messages(numbers: pa.Array, dtype: str) -> pa.Array:
@@ -181,7 +181,7 @@ def _recoded(texts: Column, charset: str) -> Column:
     def encode(texts: pa.Array) -> pa.Array:
         return pa.array([None if t is None else _bytes(t, charset) for t in texts.to_pylist()], pa.binary())
 
-    return encoded(encode, texts, StringType())
+    return of_values(encode, BinaryType(), texts, StringType())
 
 
 def _texts(messages: pa.Array, charset: str) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
@@ -18,14 +19,15 @@ from tests.avro import read, written
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
+from dynamic_kafka.formats.avro import encoding
 from dynamic_kafka.formats.avro import format as avro
-from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
+from dynamic_kafka.native import Encoded
 
 # --- helpers: fastavro, which works record by record and never sees an Arrow column, is the judge ---
 
@@ -48,6 +50,11 @@ def decoded(messages: list[bytes | None], writer: AvroSchema, schema: AvroSchema
         rows.append(row if error is None else error)
         assert error is None or not any(value is not None for value in row.values())
     return rows
+
+
+def encode(rows: pa.Array, schema: AvroSchema, prefix: bytes = b"", cut: Collection[str] = frozenset()) -> pa.Array:
+    """The messages of rows that have no error."""
+    return all_messages(encoding.encode(rows, schema, prefix, cut))
 
 
 def struct(*columns: tuple[str, spark.DataType] | tuple[str, spark.DataType, bool]) -> spark.StructType:
@@ -244,9 +251,9 @@ def test_no_digit_of_a_timestamp_is_lost_unless_the_column_says_so(data_type: sp
             with pytest.raises(
                 RowError, match=r"'t(\.u)?' has more digits than timestamp-millis.*_mapping\.legacy' of"
             ):
-                avro._encode_batch(rows, text, to_be_cut(schema), as_json=False)
+                encode(rows, parse_schema(text), cut=to_be_cut(schema))
             continue
-        messages = avro._encode_batch(rows, text, to_be_cut(schema), as_json=False).to_pylist()
+        messages = encode(rows, parse_schema(text), cut=to_be_cut(schema)).to_pylist()
         back = decoded(messages, parse_schema(text), parse_schema(text), target)
         assert (back == rows.to_pylist()) == (metadata != {"precision": 3})
 
@@ -847,11 +854,22 @@ def test_json_messages_are_read_and_bad_ones_told() -> None:
     assert rows[3][ERROR] == "it is empty"
 
 
+def test_a_text_that_json_cannot_have_is_an_error_of_its_row() -> None:
+    """The binary encoding has it as it is."""
+    text = schema_text(struct(("name", spark.StringType())), legacy_timestamps=True)
+    binary = encoding.encode(pa.array([{"name": "x"}, {"name": "y"}, None]), parse_schema(text))
+    damaged = [b"\x02\x02\xff" if message == b"\x02\x02x" else message for message in binary.messages.to_pylist()]
+    messages, errors = avro._json_of_binary(Encoded(pa.array(damaged, pa.binary()), []), text)
+    assert messages.to_pylist() == [None, b'{"name": {"string": "y"}}', None]
+    assert [str(RowError(column, reason)) for _, column, reason in errors] == ["A row has a text that is not UTF-8"]
+
+
 def test_json_is_written_as_it_is_read() -> None:
     """One value each, null for null."""
     text, target = schema_text(JSON_COLUMNS, legacy_timestamps=True), arrow_type(JSON_COLUMNS)
     rows = pa.array([{"id": 1, "name": "é\n", "ts": None, "b": b"\xff"}, None, {"id": 2, "name": None}], target)
-    messages = avro._json_of_binary(encode(rows, parse_schema(text)), text)
+    messages, errors = avro._json_of_binary(encoding.encode(rows, parse_schema(text)), text)
+    assert not errors
     assert json.loads(messages[0].as_py()) == {"id": 1, "name": {"string": "é\n"}, "ts": None, "b": {"bytes": "\u00ff"}}
     assert messages[1].as_py() is None
     back = avro.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()

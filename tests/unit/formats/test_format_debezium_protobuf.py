@@ -155,7 +155,7 @@ def test_written_messages_are_read_again(registry: Registries) -> None:
         {"before": None, "after": {"id": 1, "name": None}, "op": "c"},
         {"before": {"id": 0, "name": ""}, "after": None, "op": "d"},
     ]
-    first, second = encoder(message, schema, "")(pa.array(changes, arrow_type(schema)), b"").to_pylist()
+    first, second = encoder(message, schema, "")(pa.array(changes, arrow_type(schema)), b"").messages.to_pylist()
     settings = registry(NAME, {1: made(schema_text(FileDescriptorSet.FromString(message.files).file[-1]))})
     assert first is not None
     assert second is not None

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RowError
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
@@ -176,7 +176,7 @@ def rows(schema: StructType, *values: dict[str, Any] | None) -> pa.StructArray:
 
 def encode(type_: MessageType, schema: StructType, *values: dict[str, Any] | None, literal: str = "") -> list[Any]:
     """What is encoded."""
-    found: list[Any] = encoder(type_, schema, literal)(rows(schema, *values), b"").to_pylist()
+    found: list[Any] = all_messages(encoder(type_, schema, literal)(rows(schema, *values), b"")).to_pylist()
     return found
 
 
@@ -366,10 +366,10 @@ def test_rows_in_the_middle_of_an_array_are_encoded_as_they_are(proto2: MessageT
         for n in range(10)
     ]
     whole = encode(proto2, schema, *values)
-    assert encoder(proto2, schema, "")(rows(schema, *values).slice(3, 5), b"").to_pylist() == whole[3:8]
+    assert encoder(proto2, schema, "")(rows(schema, *values).slice(3, 5), b"").messages.to_pylist() == whole[3:8]
     hidden = pa.ListArray.from_arrays(pa.array([0, 2, 3]), pa.array(["a", "b", "c"]), mask=pa.array([True, False]))
     struct = pa.StructArray.from_arrays([hidden], ["tags"])
-    first, second = encoder(proto2, columns(tags=ArrayType(TEXT)), "")(struct, b"").to_pylist()
+    first, second = encoder(proto2, columns(tags=ArrayType(TEXT)), "")(struct, b"").messages.to_pylist()
     assert first == b""
     assert list(class_of(proto2).FromString(second).tags) == ["c"]
 

@@ -23,7 +23,7 @@ from tests.random_rows import random_rows
 from tests.unit.formats.test_format_protobuf import PROTO2, PROTO3, SIMPLE, columns, message
 
 from dynamic_kafka.errors import RowError
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.protobuf.encoding import encoder
 
 INT, LONG, TEXT, BYTES = IntegerType(), LongType(), StringType(), BinaryType()
@@ -98,7 +98,7 @@ def test_messages_are_those_of_the_library(text: str, schema: StructType, certai
     encoded, wrong = 0, set()
     for place in range(len(rows)):
         try:
-            (found,) = encode(rows.slice(place, 1), b"header").to_pylist()
+            (found,) = all_messages(encode(rows.slice(place, 1), b"header")).to_pylist()
         except RowError as error:
             wrong.add(error.column.partition(".")[0].partition("[")[0])
             continue
@@ -121,7 +121,7 @@ def test_what_a_row_lacks_is_named_with_its_place() -> None:
     encode = encoder(message(text), schema, "")
     for row, path in (({"a": [{"r": 1}, {}]}, "a[1].r"), ({"a": [None]}, "a[0].r"), ({"b": [("secret", {})]}, "b.r")):
         with pytest.raises(RowError) as raised:
-            encode(pa.array([row], arrow_type(schema)), b"")
+            all_messages(encode(pa.array([row], arrow_type(schema)), b""))
         assert str(raised.value) == (
             f"A row's column '{path}' is null or missing, but is a required field of message M"
         )
@@ -131,7 +131,8 @@ def test_of_a_maps_key_the_last_value_is_written() -> None:
     """Spark may be set to keep several."""
     schema = columns(b=MapType(TEXT, INT))
     rows = pa.array([{"b": [("x", 1), ("y", 2), ("x", 3)]}], arrow_type(schema))
-    (found,) = encoder(message('syntax = "proto3"; message M { map<string, int32> b = 2; }'), schema, "")(rows, b"")
+    encode = encoder(message('syntax = "proto3"; message M { map<string, int32> b = 2; }'), schema, "")
+    (found,) = encode(rows, b"").messages
     assert found.as_py() == b"\x12\x05\x0a\x01x\x10\x03\x12\x05\x0a\x01y\x10\x02"
 
 
@@ -140,5 +141,5 @@ def test_groups_are_written() -> None:
     text = 'syntax = "proto2"; message M { optional group G = 1 { optional int32 x = 1; } repeated group H = 2 {} }'
     schema = columns(g=columns(x=INT), h=ArrayType(StructType()))
     rows = pa.array([{"g": {"x": 5}, "h": [{}, None]}], arrow_type(schema))
-    (found,) = encoder(message(text), schema, "")(rows, b"")
+    (found,) = encoder(message(text), schema, "")(rows, b"").messages
     assert found.as_py() == b"\x0b\x08\x05\x0c\x13\x14\x13\x14"

@@ -62,7 +62,7 @@ def written(type_: MessageType, column: DataType, values: list[Any]) -> list[Any
     columns = StructType().add("a", column)
     rows = pa.array([{"a": value} for value in values], arrow_type(columns))
     made = GetMessageClass(type_.descriptor)
-    return [made.FromString(m or b"") for m in encoder(type_, columns, "")(rows, b"").to_pylist()]
+    return [made.FromString(m or b"") for m in encoder(type_, columns, "")(rows, b"").messages.to_pylist()]
 
 
 def serialized(type_: MessageType, value: Any) -> bytes:

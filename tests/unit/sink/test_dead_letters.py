@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +13,10 @@ from tests.unit.sink.test_sink_records import TYPES, batch
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RowError
 from dynamic_kafka.formats import FORMATS, format_named
-from dynamic_kafka.formats.arrow import MESSAGE_OR_ERROR, or_errors
+from dynamic_kafka.formats.arrow import MESSAGE_OR_ERROR, with_errors
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.native import Encoded
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.dead_letters import record_sizes, with_letters
 from dynamic_kafka.sink.producers import ClusterProducer
@@ -251,15 +252,6 @@ def test_rows_of_a_report() -> None:
 # --- formats ------------------------------------------------------------------------------------------------------------
 
 
-def encode(rows: pa.Array) -> pa.Array:
-    """Stands for a format, which cannot write `bad`."""
-    if "bad" in rows.to_pylist():
-        raise RowError("name", "is bad")
-    if "worse" in rows.to_pylist():
-        b"\xff".decode()
-    return rows.cast(pa.binary())
-
-
 def test_formats_that_have_no_message_for_some_rows() -> None:
     """They encode with Arrow. All others have a message for each row, or cannot be written."""
     found = {name for name in FORMATS if format_named(name).encode_or_error is not None}
@@ -268,8 +260,9 @@ def test_formats_that_have_no_message_for_some_rows() -> None:
 
 
 def test_errors_of_rows_become_values() -> None:
-    """Each row has its message or its reason; other errors still end the query."""
-    found = or_errors(encode)(pa.array(["a", "bad", None, "worse", "e"]))
+    """Each row has its message or its reason."""
+    messages = pa.array([b"a", None, None, None, b"e"], pa.binary())
+    found = with_errors(Encoded(messages, [(1, "name", "is bad"), (3, "", "has a text that is not UTF-8")]))
     assert [tuple(row.values()) for row in found.to_pylist()] == [
         (b"a", None),
         (None, "A row's column 'name' is bad"),
@@ -278,7 +271,4 @@ def test_errors_of_rows_become_values() -> None:
         (b"e", None),
     ]
     assert found.type.names == MESSAGE_OR_ERROR.names
-    assert len(or_errors(encode)(pa.array([], pa.string()))) == 0
-    broken: Callable[[pa.Array], pa.Array] = or_errors(lambda rows: rows.field("x"))
-    with pytest.raises(AttributeError):
-        broken(pa.array(["a"]))
+    assert len(with_errors(Encoded(pa.array([], pa.binary()), []))) == 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
@@ -94,7 +94,7 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
     return None if in_headers(_NAME, options) else _spec(_NAME, headers=False)
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
     function = batch_encoder(
         settings, schema_registry_settings.subject_of(_NAME, options), _text(schema, options), schema
@@ -102,9 +102,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: En
     return call(function, column, schema)
 
 
-def batch_encoder(
-    settings: RegistrySettings, subject: str, text: str, schema: StructType
-) -> Callable[[pa.Array], pa.Array]:
+def batch_encoder(settings: RegistrySettings, subject: str, text: str, schema: StructType) -> Encode:
     """Return the function that encodes a struct array of the columns.
 
     Args:
@@ -115,8 +113,12 @@ def batch_encoder(
     """
     cut = to_be_cut(schema)
 
-    def to_avro_confluent(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, settings, subject, text, cut=cut)
+    def to_avro_confluent(rows: pa.Array) -> native.Encoded:
+        header = b""
+        if rows.null_count < len(rows):
+            schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
+            header = b"\x00" + schema_id.to_bytes(4, "big")
+        return encode(rows, parsed(text), header, cut)
 
     return to_avro_confluent
 
@@ -185,21 +187,6 @@ def _parsed_option(text: str) -> AvroSchema:
         return parsed(text)
     except ValueError as error:
         raise ConfigurationError(f"Option '{_SCHEMA}' is not a valid Avro schema: {error}") from None
-
-
-def _encode_batch(
-    rows: pa.StructArray,
-    settings: RegistrySettings,
-    subject: str,
-    text: str,
-    *,
-    cut: Collection[str] = frozenset(),
-) -> pa.Array:
-    header = b""
-    if rows.null_count < len(rows):
-        schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
-        header = b"\x00" + schema_id.to_bytes(4, "big")
-    return encode(rows, parsed(text), header, cut)
 
 
 def _schemas(

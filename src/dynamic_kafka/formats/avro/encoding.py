@@ -11,9 +11,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from dynamic_kafka.errors import RowError
 from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema
-from dynamic_kafka.native import encoder
+from dynamic_kafka.native import Encoded, encoder
 
 __all__ = ["encode", "plan_of"]
 
@@ -24,8 +23,8 @@ _MOST_DIGITS = 38  # of Spark's decimals
 
 def encode(
     rows: pa.StructArray, schema: AvroSchema, prefix: bytes = b"", cut: Collection[str] = frozenset()
-) -> pa.Array:
-    """Encode a batch.
+) -> Encoded:
+    """Encode a batch. A row has an error if a value does not fit its field, would lose digits there, or may not be null.
 
     Args:
         rows: The rows; null becomes a null message.
@@ -33,19 +32,11 @@ def encode(
         prefix: The first bytes of each message.
         cut: Columns with times that are cut to the unit of their schema; see `to_be_cut`.
 
-    Returns:
-        A binary array.
-
     Raises:
-        RowError: If a value does not fit its field, would lose digits there, or is null in a field that does not allow null.
         TypeError: If a column's type does not fit its field.
     """
     spec = json.dumps({"format": "avro", "plan": plan_of(rows.type, schema, cut)})
-    messages, errors = encoder(rows.type, spec)(rows, prefix)
-    if errors:
-        _, column, reason = errors[0]
-        raise RowError(column, reason)
-    return messages
+    return encoder(rows.type, spec)(rows, prefix)
 
 
 def plan_of(columns: pa.StructType, schema: AvroSchema, cut: Collection[str] = frozenset()) -> Step:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, bisect_errors, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
@@ -76,11 +75,12 @@ def _spec(text: str, target: pa.StructType) -> Mapping[str, Any]:
     return {"format": _NAME, "plan": plan_of(parsed(text), parsed(text), target)}
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
-    def to_avro(rows: pa.Array) -> pa.Array:
-        return _encode_batch(rows, text, cut, as_json=as_json)
+    def to_avro(rows: pa.Array) -> native.Encoded:
+        found = encode(rows, parsed(text), b"", cut)
+        return _json_of_binary(found, text) if as_json else found
 
     return call(to_avro, column, schema)
 
@@ -100,11 +100,6 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
 
 def _text(schema: StructType, options: FormatOptions) -> str:
     return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
-
-
-def _encode_batch(rows: pa.StructArray, text: str, cut: Collection[str], *, as_json: bool) -> pa.Array:
-    messages = encode(rows, parsed(text), b"", cut)
-    return _json_of_binary(messages, text) if as_json else messages
 
 
 # --- Avro's JSON encoding: a batch is converted to the binary encoding, and decoded from there ---
@@ -130,39 +125,54 @@ def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, 
 
 
 def _from_json(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
-    """Return each message in the binary encoding, or the reason why it cannot be converted."""
+    """Return each message in the binary encoding, or the reason why it cannot be converted.
+
+    If the library fails, both halves are converted for themselves: bad messages are few.
+    """
+    try:
+        return _converted(messages, schema)
+    except Exception as error:  # noqa: BLE001  any: the library checks little, and fails with whatever follows from that
+        if len(messages) == 1:
+            if not messages[0].strip():
+                return ["it is empty"]
+            return [f"it is not in Avro's JSON encoding ({type(error).__name__}: {error})"]
+    middle = len(messages) // 2
+    return [*_from_json(messages[:middle], schema), *_from_json(messages[middle:], schema)]
+
+
+def _converted(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
     import fastavro
 
-    def convert(begin: int, end: int) -> list[bytes | str]:
-        # The library reads one message from each line. In JSON a line break is a blank, or an error.
-        lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages[begin:end]))
-        found: list[bytes | str] = []
-        for value in fastavro.json_reader(lines, schema):
-            encoded = io.BytesIO()
-            fastavro.schemaless_writer(encoded, schema, value)
-            found.append(encoded.getvalue())
-        if len(found) != end - begin:
-            raise ValueError("a message is missing")
-        return found
-
-    def blame(place: int, error: Exception) -> list[bytes | str]:
-        if not messages[place].strip():
-            return ["it is empty"]
-        return [f"it is not in Avro's JSON encoding ({type(error).__name__}: {error})"]
-
-    # Any error: the library checks little, and fails with whatever follows from that.
-    return list(chain.from_iterable(bisect_errors(len(messages), convert, blame, Exception)))
+    # The library reads one message from each line. In JSON a line break is a blank, or an error.
+    lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages))
+    found: list[bytes | str] = []
+    for value in fastavro.json_reader(lines, schema):
+        encoded = io.BytesIO()
+        fastavro.schemaless_writer(encoded, schema, value)
+        found.append(encoded.getvalue())
+    if len(found) != len(messages):
+        raise ValueError("a message is missing")
+    return found
 
 
-def _json_of_binary(messages: pa.Array, text: str) -> pa.Array:
+def _json_of_binary(binary: native.Encoded, text: str) -> native.Encoded:
     import fastavro
 
-    schema = _plain(text)
-    values = [fastavro.schemaless_reader(io.BytesIO(m), schema, None) for m in messages.drop_null().to_pylist()]
+    schema, errors = _plain(text), list(binary.errors)
+    values: list[Any] = []
+    for place, message in enumerate(binary.messages.to_pylist()):
+        value = None
+        if message is not None:
+            try:
+                value = fastavro.schemaless_reader(io.BytesIO(message), schema, None)
+            except UnicodeDecodeError:
+                errors.append((place, "", "has a text that is not UTF-8"))
+        values.append(value)
     lines = io.StringIO()
-    fastavro.json_writer(lines, schema, values)
+    fastavro.json_writer(lines, schema, [value for value in values if value is not None])
     texts = iter(lines.getvalue().split("\n"))
-    return pa.array([next(texts).encode() if valid else None for valid in messages.is_valid().to_pylist()], pa.binary())
+    messages = [None if value is None else next(texts).encode() for value in values]
+    return native.Encoded(pa.array(messages, pa.binary()), errors)
 
 
 AVRO = Format(

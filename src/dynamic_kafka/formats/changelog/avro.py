@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_avro
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
@@ -47,7 +47,7 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     return records.decoder(batch_decoder(settings, reader_text(schema, options), arrow_type(message)))
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     message = DEBEZIUM_RECORD.written(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     subject = schema_registry_settings.subject_of(_NAME, options)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
@@ -53,7 +53,7 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     return records.decoder(batch_decoder(schema_registry_settings.settings(_NAME, options), message))
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     message = DEBEZIUM_RECORD.written(schema)
     encode = batch_encoder(
         schema_registry_settings.settings(_NAME, options),

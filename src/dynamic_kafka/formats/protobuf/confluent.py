@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encoded, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decoder as RowsDecoder
 from dynamic_kafka.formats.format import Format, FormatOptions
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -305,7 +305,7 @@ class _Written(NamedTuple):
     files: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     settings = schema_registry_settings.settings(_NAME, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
     message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
@@ -322,7 +322,7 @@ def batch_encoder(
     *,
     text: str | None = None,
     null_literal: str = "",
-) -> Callable[[pa.Array], pa.Array]:
+) -> Encode:
     """Return the function that encodes a struct array of the columns.
 
     Args:
@@ -339,7 +339,7 @@ def batch_encoder(
     written = _written(message, text)
     encode = encoder(message, schema, null_literal)
 
-    def to_protobuf_confluent(rows: pa.Array) -> pa.Array:
+    def to_protobuf_confluent(rows: pa.Array) -> native.Encoded:
         return encode(rows, _header(settings, subject, written) if rows.null_count < len(rows) else b"")
 
     return to_protobuf_confluent

@@ -8,12 +8,13 @@ PbCodegenUtils, PbCodegenSimpleSerializer). If several columns of a oneof are no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dynamic_kafka.formats.kernel import encoded_rows
+from dynamic_kafka import native
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.protobuf.types import (
     TIMESTAMPS,
     check_types,
@@ -38,10 +39,8 @@ __all__ = ["encoder"]
 Plan = dict[str, Any]
 
 
-def encoder(message: MessageType, columns: StructType, null_literal: str) -> Callable[[pa.Array, bytes], pa.Array]:
-    """Return a function that encodes rows, and raises `RowError` for a row that the message cannot hold.
-
-    It takes the rows and the bytes with which each message begins.
+def encoder(message: MessageType, columns: StructType, null_literal: str) -> native.Encode:
+    """Return a function that encodes rows. A row that the message cannot hold has an error.
 
     Args:
         message: The message type.
@@ -54,7 +53,11 @@ def encoder(message: MessageType, columns: StructType, null_literal: str) -> Cal
     name = message.descriptor.full_name
     plan = {"name": name, "null_literal": null_literal, "message": _message(message.descriptor, columns, "")}
     spec = json.dumps({"format": "protobuf", "plan": plan})
-    return lambda rows, header: encoded_rows(columns, spec, rows, header)
+
+    def encode(rows: pa.StructArray, header: bytes) -> native.Encoded:
+        return native.encoder(arrow_type(nullable(columns)), spec)(rows, header)
+
+    return encode
 
 
 def _message(descriptor: Descriptor, columns: StructType, where: str) -> Plan:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Encoded, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Call, encoded, encoded_or_error
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.kernel import decoder
@@ -36,6 +36,7 @@ from dynamic_kafka.formats.protobuf.descriptors import (
 )
 from dynamic_kafka.formats.protobuf.encoding import encoder
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
+from dynamic_kafka.native import Encoded
 from dynamic_kafka.options import Option, boolean, non_blank, text
 
 if TYPE_CHECKING:
@@ -133,11 +134,11 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
     return decoder(schema, _spec(schema, options))
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Encoded = encoded) -> Column:
+def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
     message = _message(options)
     encode = encoder(message, schema, _OPTIONS.null_literal.of(options))
 
-    def to_protobuf(rows: pa.Array) -> pa.Array:
+    def to_protobuf(rows: pa.Array) -> Encoded:
         return encode(rows, b"")
 
     return call(to_protobuf, column, schema)
