@@ -17,7 +17,7 @@ from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, Forma
 from dynamic_kafka.formats.arrow import decoded
 from dynamic_kafka.formats.evolution import refuse_evolution
 from dynamic_kafka.formats.expressions import decoded_struct, has, let, nullable
-from dynamic_kafka.formats.on_error import explained
+from dynamic_kafka.formats.format import explained
 from dynamic_kafka.formats.options import ON_ERROR, check_unknown, format_options
 from dynamic_kafka.formats.schema_ids import refuse_headers
 from dynamic_kafka.options import texts

@@ -1,12 +1,14 @@
 """The interface of a format: messages to rows, over Arrow arrays in Spark's workers, and rows to messages.
 
 A decoder does not raise for a bad message. It puts the reason into the field `ERROR`, and `format.on-error` decides what
-happens.
+happens: `spark.messages` applies it to the messages of a topic, and `functions.from_kafka` to those of a column.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from dynamic_kafka.native import LookUp
 
 __all__ = [
+    "COORDINATES",
     "DELETE",
     "DELETES",
     "ERROR",
     "INSERT",
     "METADATA",
+    "ON_ERROR_ADVICE",
     "ROWS",
     "ROW_KIND",
     "ROW_KINDS",
@@ -36,7 +40,9 @@ __all__ = [
     "Format",
     "FormatOptions",
     "count_part",
+    "explained",
     "parts_left",
+    "reason",
 ]
 
 ERROR = "__error"
@@ -53,7 +59,13 @@ ROW_KINDS = (UPDATE_BEFORE, DELETE, INSERT, UPDATE_AFTER)
 DELETES = (UPDATE_BEFORE, DELETE)
 """The kinds of changes that remove a row."""
 
+COORDINATES = ("cluster", "topic", "partition", "offset")
+"""Columns of the source that say where a message comes from."""
+
+ON_ERROR_ADVICE = "Set 'format.on-error' to 'skip' or 'dead-letter' to continue without such messages"
+
 _MOST_PARTS = 10_000
+_SHOWN_BYTES = 48
 
 FormatOptions = Mapping[str, Any]
 """Values by the option's whole name, such as `json.ignore-parse-errors`; options that were not given are missing."""
@@ -75,6 +87,39 @@ def count_part(left: Iterator[int]) -> None:
             f"The schema has more than {_MOST_PARTS:,} parts, because names in it stand for whole schemas, so it cannot "
             "become columns. Write the columns by hand"
         )
+
+
+def explained(rows: pa.StructArray, messages: pa.Array, subject: str, format_name: str) -> pa.StructArray:
+    """Return decoded messages with a whole sentence in `ERROR`.
+
+    Args:
+        rows: What the format's decoder returns.
+        messages: The messages, binary.
+        subject: What cannot be read, as a sentence begins with it.
+        format_name: The name of the format.
+    """
+    import pyarrow as pa
+
+    errors = rows.field(ERROR)
+    if errors.null_count == len(errors):
+        return rows
+    texts = [
+        None if error is None else reason(subject, format_name, error, messages[i].as_py() or b"")
+        for i, error in enumerate(errors.to_pylist())
+    ]
+    fields = [pa.array(texts, pa.string()) if field.name == ERROR else rows.field(field.name) for field in rows.type]
+    return pa.StructArray.from_arrays(fields, fields=[*rows.type], mask=rows.is_null())
+
+
+def reason(subject: str, format_name: str, error: str, message: bytes) -> str:
+    """Return the sentence that says why a message cannot be read, and how it begins."""
+    beginning = message[:_SHOWN_BYTES]
+    shown = f"0x{beginning.hex().upper()}"
+    with suppress(UnicodeDecodeError):
+        message.decode()
+        # The last character may be cut. Control characters are escaped, quotes need no escape here.
+        shown = json.dumps(beginning.decode(errors="replace"), ensure_ascii=False).replace('\\"', '"')
+    return f"{subject} cannot be read as {format_name}: {error}; it begins with {shown}"
 
 
 @dataclass(frozen=True)

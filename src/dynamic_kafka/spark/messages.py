@@ -27,7 +27,7 @@ from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, FormatOptions
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.evolution import first_newer, must_fail, not_newer, reason_of
 from dynamic_kafka.formats.expressions import decoded_struct, nullable
-from dynamic_kafka.formats.on_error import COORDINATES, ON_ERROR_ADVICE, reason
+from dynamic_kafka.formats.format import COORDINATES, ON_ERROR_ADVICE, reason
 from dynamic_kafka.formats.schema_ids import header_values, in_headers
 from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.native import can_decode, unused

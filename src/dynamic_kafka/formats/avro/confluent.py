@@ -27,9 +27,9 @@ from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encod
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
-from dynamic_kafka.formats.avro.format import legacy_option, parsed
+from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
-from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, schema_text, to_be_cut
+from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, to_be_cut
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
@@ -125,12 +125,7 @@ def batch_encoder(settings: RegistrySettings, subject: str, text: str, schema: S
 
 def _check(schema: StructType, options: FormatOptions) -> None:
     schema_registry_settings.settings(_NAME, options)
-    text = _text(schema, options)
-    try:
-        given = parsed(text)
-    except ValueError as error:
-        where = f"Option '{_SCHEMA}' is not" if _SCHEMA in options else "The columns cannot become"
-        raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
+    given = checked(_text(schema, options), _SCHEMA if _SCHEMA in options else None)
     if _SCHEMA not in options:
         return
     target = arrow_type(schema)
@@ -143,7 +138,7 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 def _text(schema: StructType, options: FormatOptions) -> str:
     given: str | None = options.get(_SCHEMA)
-    return given or schema_text(schema, legacy_timestamps=_LEGACY.of(options))
+    return given or text_of_columns(_NAME, schema, options)
 
 
 def registered_avro(name: str, found: RegisteredSchema, options: FormatOptions) -> AvroSchema:
@@ -171,7 +166,7 @@ def _registered(found: RegisteredSchema, options: FormatOptions) -> StructType:
 
 def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     if (given := options.get(_SCHEMA)) is not None:
-        return columns_of(_parsed_option(given)), {}
+        return columns_of(checked(given, _SCHEMA)), {}
     found = schema_registry.planned_schema(_NAME, "AVRO", options)
     schema = registered_avro(_NAME, found, options)
     columns = columns_of(schema)
@@ -180,13 +175,6 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     except TypeError:  # a type of Debezium that is only read
         return columns, {}
     return columns, {} if found.references else {_SCHEMA: found.text}  # without others, the text is complete
-
-
-def _parsed_option(text: str) -> AvroSchema:
-    try:
-        return parsed(text)
-    except ValueError as error:
-        raise ConfigurationError(f"Option '{_SCHEMA}' is not a valid Avro schema: {error}") from None
 
 
 def _schemas(

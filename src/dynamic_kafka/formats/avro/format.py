@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.formats import kernel
 from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["AVRO", "decoder", "legacy_option", "parsed"]
+__all__ = ["AVRO", "checked", "decoder", "legacy_option", "parsed", "text_of_columns"]
 
 _NAME = "avro"
 _ENCODING = Option(
@@ -55,20 +56,39 @@ def legacy_option(name: str) -> Option[bool]:
 _LEGACY = legacy_option(_NAME)
 
 
-def decoder(schema: StructType, options: FormatOptions) -> Callable[[pa.Array], pa.Array]:
+def text_of_columns(name: str, schema: StructType, options: FormatOptions) -> str:
+    """Return the schema that is made from columns, for a format with the option `legacy_option`."""
+    return schema_text(schema, legacy_timestamps=legacy_option(name).of(options))
+
+
+def checked(text: str, option: str | None = None) -> AvroSchema:
+    """Parse a schema.
+
+    Args:
+        text: The schema.
+        option: The option with the schema; None if it is made from columns.
+
+    Raises:
+        ConfigurationError: If it is not valid.
+    """
+    try:
+        return parsed(text)
+    except ValueError as error:
+        where = "The columns cannot become" if option is None else f"Option '{option}' is not"
+        raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
+
+
+def decoder(schema: StructType, options: FormatOptions) -> Callable[..., pa.Array]:
     """Return the function that decodes a batch of messages to a struct of the columns and `ERROR`."""
-    text, target, as_json = _text(schema, options), arrow_type(schema), _ENCODING.of(options) == "json"
+    text = _text(schema, options)
+    rows = kernel.decoder(schema, _spec(text, arrow_type(schema))).rows
+    if _ENCODING.of(options) != "json":
+        return rows
 
     def from_avro(messages: pa.Array) -> pa.Array:
-        binary, faults = _binary_of_json(messages, text) if as_json else (messages, {})
-        return _kernel(text, target).decode(binary, errors=faults)
+        return rows(*_binary_of_json(messages, text))
 
     return from_avro
-
-
-@functools.lru_cache(256)
-def _kernel(text: str, target: pa.StructType) -> native.Decoder:
-    return native.Decoder(target, _spec(text, target))
 
 
 def _spec(text: str, target: pa.StructType) -> Mapping[str, Any]:
@@ -86,10 +106,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: Ca
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    try:
-        parsed(_text(schema, options))
-    except ValueError as error:
-        raise ConfigurationError(f"The columns cannot become a valid Avro schema: {error}") from None
+    checked(_text(schema, options))
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
@@ -99,7 +116,7 @@ def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | N
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
-    return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
+    return text_of_columns(_NAME, schema, options)
 
 
 # --- Avro's JSON encoding: a batch is converted to the binary encoding, and decoded from there ---

@@ -21,9 +21,9 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.avro.format import legacy_option, parsed
+from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
-from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text
+from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
 from dynamic_kafka.formats.schema_ids import SchemaId, plans_by_id
 from dynamic_kafka.formats.schema_registry_settings import without_logins
@@ -71,7 +71,8 @@ class _Glue(NamedTuple):
 
 
 def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    glue, text, target = _Glue(_REGION.of(options), _ENDPOINT.of(options)), _text(schema, options), arrow_type(schema)
+    glue = _Glue(_REGION.of(options), _ENDPOINT.of(options))
+    text, target = text_of_columns(_NAME, schema, options), arrow_type(schema)
 
     def from_avro_glue(messages: pa.Array) -> pa.Array:
         return _decode_batch(messages, glue, text, target)
@@ -85,14 +86,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions) -> Colum
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    try:
-        parsed(_text(schema, options))
-    except ValueError as error:
-        raise ConfigurationError(f"The columns cannot become a valid Avro schema: {error}") from None
-
-
-def _text(schema: StructType, options: FormatOptions) -> str:
-    return schema_text(schema, legacy_timestamps=_LEGACY.of(options))
+    checked(text_of_columns(_NAME, schema, options))
 
 
 def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructType) -> pa.StructArray:

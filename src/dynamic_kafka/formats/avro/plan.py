@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dynamic_kafka.formats.avro.connect import VARIABLE_SCALE_DECIMAL, ZONED_TIMESTAMP, converted, no_time
-from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema, fields_by_name, matched
+from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema, fields_by_name
 
 __all__ = ["Plan", "UnreadableError", "plan_of", "unreadable"]
 
@@ -191,15 +191,16 @@ class _Steps:
     def _new_record(self, written: Any, schema: Any, target: pa.StructType, path: str, depth: int) -> int:
         fields: list[dict[str, Any]] = []
         left = {column.name: place for place, column in enumerate(target)}
-        for field, found in matched(written, schema, left):
+        by_name = fields_by_name(schema)
+        for field in written["fields"]:
             shown = f"{path}.{field['name']}".lstrip(".")
-            if found is None:
+            found = by_name.get(field["name"])
+            if found is None or found["name"] not in left:
                 fields.append({"name": field["name"], "step": self._skip(field["type"], shown)})
             else:
                 place = left.pop(found["name"])
                 step = self._value(field["type"], found["type"], target[place].type, shown, depth)
                 fields.append({"name": field["name"], "step": step, "column": place})
-        by_name = fields_by_name(schema)
         defaults = [self._default(by_name.get(name), target[place], path, depth, place) for name, place in left.items()]
         return self._add("record", fields=fields, defaults=defaults)
 

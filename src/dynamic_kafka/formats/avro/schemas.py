@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,6 @@ __all__ = [
     "UNIT_NS",
     "AvroSchema",
     "fields_by_name",
-    "matched",
     "parse_schema",
     "schema_text",
     "to_be_cut",
@@ -141,26 +140,6 @@ def _parse_json(text: str) -> Any:
 def fields_by_name(record: Any) -> dict[str, Any]:
     """Return the fields of a reader's record by name and alias."""
     return {name: field for field in record["fields"] for name in (*field.get("aliases", ()), field["name"])}
-
-
-def matched(written: Any, record: Any, columns: Collection[str]) -> list[tuple[Any, Any]]:
-    """Return each field of a writer's record, with the reader's field of the same name or alias; None if no column needs it.
-
-    Args:
-        written: The writer's record.
-        record: The reader's.
-        columns: The names of the columns.
-    """
-    wanted, left = fields_by_name(record), set(columns)
-    found = []
-    for part in written["fields"]:
-        match = wanted.get(part["name"])
-        if match is not None and match["name"] not in left:
-            match = None
-        if match is not None:
-            left.remove(match["name"])
-        found.append((part, match))
-    return found
 
 
 def schema_text(schema: StructType, *, legacy_timestamps: bool) -> str:

@@ -22,7 +22,7 @@ from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_er
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_avro
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
-from dynamic_kafka.formats.avro.format import parsed
+from dynamic_kafka.formats.avro.format import checked
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
 from dynamic_kafka.formats.changelog import records
@@ -57,12 +57,8 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call
 
 def _check(schema: StructType, options: FormatOptions) -> None:
     schema_registry_settings.settings(_NAME, options)
-    try:
-        writer = parsed(writer_text(schema, options))
-        own = parsed(reader_text(schema, options))
-    except ValueError as error:
-        where = f"Option '{_SCHEMA}' is not" if _SCHEMA in options else "The columns cannot become"
-        raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
+    option = _SCHEMA if _SCHEMA in options else None
+    writer, own = checked(writer_text(schema, options), option), checked(reader_text(schema, options), option)
     try:
         plan_of(own, own, arrow_type(DEBEZIUM_RECORD.schema(schema)))
         encoding_plan(arrow_type(DEBEZIUM_RECORD.written(schema)), writer)

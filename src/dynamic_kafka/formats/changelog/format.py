@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,7 @@ from dynamic_kafka.formats.format import (
     Format,
     FormatOptions,
 )
-from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON
+from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON, json_options, options_named
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.options import Option, boolean, non_blank
 
@@ -148,7 +147,7 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
         "batched": envelope.batched,
         "payload": with_schema,
         "include": {f: text if _is_word(text) else None for f, text in _included(name, options).items()},
-        "ignore_parse_errors": IGNORE_PARSE_ERRORS.of(_json_options(name, options)),
+        "ignore_parse_errors": IGNORE_PARSE_ERRORS.of(json_options(name, options)),
         "metadata": [
             {
                 "name": key,
@@ -181,7 +180,7 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
         )
     message = message_of_rows(envelope, rows, schema)
     # With a name, because Spark cannot make one of such a long expression.
-    return JSON.encode(message, envelope.written(schema), _json_options(name, options)).alias(name)
+    return JSON.encode(message, envelope.written(schema), json_options(name, options)).alias(name)
 
 
 def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Column:
@@ -212,22 +211,14 @@ def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Col
 # --- the formats ---
 
 
-def _json_options(name: str, options: FormatOptions) -> FormatOptions:
-    """Return the options that the format `json` has, too, under its names."""
-    return {f"json.{key}": options[f"{name}.{key}"] for key in _SHARED_OPTIONS if f"{name}.{key}" in options}
-
-
 def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
     shared = [option for option in JSON.options if option.key.removeprefix("json.") in _SHARED_OPTIONS]
     return Format(
         name=name,
-        options=(
-            *(replace(option, key=f"{name}.{option.key.removeprefix('json.')}", aliases=()) for option in shared),
-            *own_options,
-        ),
+        options=(*options_named(name, shared), *own_options),
         decoder=partial(_decoder, name, envelope),
         encode=partial(_encode, name, envelope),
-        check=lambda schema, options: JSON.check(schema, _json_options(name, options)),
+        check=lambda schema, options: JSON.check(schema, json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
         native=partial(_native, name, envelope),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, as_numbers, evaluated
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.json.format import JSON, read_spec
+from dynamic_kafka.formats.json.format import JSON, json_options, options_named, read_spec
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
 from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
@@ -41,15 +40,6 @@ __all__ = ["JSON_SCHEMA_CONFLUENT"]
 _NAME = "json-schema-confluent"
 _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _TYPE = "JSON"
-
-
-def _json_options(options: FormatOptions) -> FormatOptions:
-    """Return the options that the format `json` has, too, under its names."""
-    return {
-        option.key: options[key]
-        for option in JSON.options
-        if (key := f"{_NAME}.{option.key.removeprefix('json.')}") in options
-    }
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -76,7 +66,7 @@ def _kernel(settings: RegistrySettings, columns: str, spec: str, *, headers: boo
 
 
 def _spec(options: FormatOptions) -> Mapping[str, Any]:
-    return {**read_spec(_json_options(options)), "format": _NAME}
+    return {**read_spec(json_options(_NAME, options)), "format": _NAME}
 
 
 def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
@@ -125,7 +115,7 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
         header = b"\x00" + schema_id.to_bytes(4, "big")
         return pa.array([None if m is None else header + m for m in messages.to_pylist()], pa.binary())
 
-    return evaluated(with_header, BinaryType(), JSON.encode(rows, schema, _json_options(options)))
+    return evaluated(with_header, BinaryType(), JSON.encode(rows, schema, json_options(_NAME, options)))
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -135,7 +125,7 @@ def _text(schema: StructType, options: FormatOptions) -> str:
 
 def _check(schema: StructType, options: FormatOptions) -> None:
     schema_registry_settings.settings(_NAME, options)
-    JSON.check(schema, _json_options(options))
+    JSON.check(schema, json_options(_NAME, options))
     if _SCHEMA in options:
         try:
             valid = isinstance(json.loads(options[_SCHEMA]), Mapping)
@@ -160,10 +150,7 @@ def _registered(found: RegisteredSchema, _: FormatOptions) -> StructType:
 
 JSON_SCHEMA_CONFLUENT = Format(
     _NAME,
-    (
-        *schema_registry_settings.options(_NAME),
-        *(replace(option, key=f"{_NAME}.{option.key.removeprefix('json.')}", aliases=()) for option in JSON.options),
-    ),
+    (*schema_registry_settings.options(_NAME), *options_named(_NAME, JSON.options)),
     _decoder,
     _encode,
     _check,

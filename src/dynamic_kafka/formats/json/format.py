@@ -7,7 +7,8 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -33,7 +34,7 @@ from dynamic_kafka.spark_versions import TimeType
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["IGNORE_PARSE_ERRORS", "JSON"]
+__all__ = ["IGNORE_PARSE_ERRORS", "JSON", "json_options", "options_named"]
 
 _FAIL_ON_MISSING_FIELD = Option(
     "json.fail-on-missing-field",
@@ -170,3 +171,17 @@ JSON = Format(
     native_encode=_native_encode,
 )
 """Flink's format `json`."""
+
+
+def options_named(name: str, options: Iterable[Option[Any]]) -> Iterator[Option[Any]]:
+    """Return options of `json` as those of another format, of a name."""
+    return (replace(option, key=_key(name, option), aliases=()) for option in options)
+
+
+def json_options(name: str, options: FormatOptions) -> FormatOptions:
+    """Return the options of another format that `json` has, too, under its names."""
+    return {option.key: options[key] for option in JSON.options if (key := _key(name, option)) in options}
+
+
+def _key(name: str, option: Option[Any]) -> str:
+    return f"{name}.{option.key.removeprefix('json.')}"

@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import count_part, parts_left
-from dynamic_kafka.formats.protobuf.types import entry_of, is_map, message_of, type_name
-from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
+from dynamic_kafka.formats.protobuf.types import DURATION, JSON_VALUES, entry_of, is_map, message_of, type_name, wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

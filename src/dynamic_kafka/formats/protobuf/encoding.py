@@ -25,8 +25,8 @@ from dynamic_kafka.formats.protobuf.types import (
     kind_of,
     message_of,
     type_name,
+    wrapped,
 )
-from dynamic_kafka.formats.protobuf.well_known import wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES
 
-__all__ = ["header_of", "header_size", "message_indexes"]
+__all__ = ["header_of", "header_size", "message_indexes", "varint"]
 
 
 def header_size(message: bytes) -> int:
@@ -44,7 +44,7 @@ def message_indexes(header: bytes) -> list[int]:
 
 def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
     """Return the header with a schema's id and message indexes."""
-    encoded = b"\0" if list(indexes) == [0] else b"".join(map(_encoded, (len(indexes), *indexes)))
+    encoded = b"\0" if list(indexes) == [0] else b"".join(varint(number << 1) for number in (len(indexes), *indexes))
     return b"\0" + schema_id.to_bytes(4, "big") + encoded
 
 
@@ -60,10 +60,10 @@ def _sint64(data: bytes, at: int) -> tuple[int, int]:
     raise IndexError
 
 
-def _encoded(number: int) -> bytes:
-    """Encode a number that is not negative."""
-    rest, encoded = number << 1, bytearray()
-    while rest >= 0x80:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*encoded, rest])
+def varint(number: int) -> bytes:
+    """Return a number that is not negative in Protobuf's encoding."""
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])

@@ -15,6 +15,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.protobuf.message_header import varint
 from dynamic_kafka.formats.protobuf.types import (
     STRINGS,
     TIMESTAMPS,
@@ -27,8 +28,8 @@ from dynamic_kafka.formats.protobuf.types import (
     kind_of,
     message_of,
     type_name,
+    wrapped,
 )
-from dynamic_kafka.formats.protobuf.well_known import wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -169,7 +170,7 @@ def _is_checked(field: FieldDescriptor) -> bool:
 
     assert field.containing_type is not None
     try:
-        GetMessageClass(field.containing_type).FromString(_varint(field.number << 3 | 2) + b"\1\xff")
+        GetMessageClass(field.containing_type).FromString(varint(field.number << 3 | 2) + b"\1\xff")
     except DecodeError:
         return True
     return False
@@ -194,11 +195,3 @@ def _default(field: FieldDescriptor) -> str:
 def _zero(field: FieldDescriptor) -> str:
     """Return the encoded value 0, or the empty one. Enums in maps have it, too."""
     return b64encode(_ZEROS.get(type_name(field), b"\0")).decode()
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])

@@ -2,7 +2,13 @@
 
 The rule is Flink's (PbSchemaValidationUtils): types must match exactly, and a column has the name of its field. In addition,
 a column may be wider or narrower than a field of 32 bits (a value that does not fit is an error of its message), and a
-`google.protobuf.Timestamp` may be a timestamp; see `well_known` for other messages of Google's.
+`google.protobuf.Timestamp` may be a timestamp. Other messages of Google's may be these columns, or a ROW of their fields:
+
+| message | column |
+|---|---|
+| `google.protobuf.Int64Value` and the other wrappers | the type of their value; null if the field is not set |
+| `google.protobuf.Duration` | INTERVAL DAY TO SECOND |
+| `google.protobuf.Struct`, `Value`, `ListValue` | STRING with JSON |
 """
 
 from __future__ import annotations
@@ -11,7 +17,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
-from dynamic_kafka.formats.protobuf.well_known import DURATION, JSON_VALUES, wrapped
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 __all__ = [
+    "DURATION",
+    "JSON_VALUES",
     "STRINGS",
     "TIMESTAMPS",
     "check_types",
@@ -31,6 +38,7 @@ __all__ = [
     "kind_of",
     "message_of",
     "type_name",
+    "wrapped",
 ]
 
 STRINGS = frozenset({"string", "varchar", "char"})
@@ -38,6 +46,12 @@ STRINGS = frozenset({"string", "varchar", "char"})
 TIMESTAMPS = frozenset({"timestamp", "timestamp_ntz"})
 """The kinds of columns that are timestamps."""
 
+DURATION = "google.protobuf.Duration"
+JSON_VALUES = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+_WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
 _TIMESTAMP = "google.protobuf.Timestamp"
 _TIMESTAMP_FILE = "google/protobuf/timestamp.proto"
 # The kinds of columns by the field's type as in .proto files; the first one is Flink's.
@@ -155,6 +169,12 @@ def check_types(field: FieldDescriptor, type_: DataType, column: str, *, element
             f"Column '{column}' is of type {type_.simpleString()}, but field {field.full_name} is {label}{name}; "
             f"use {wanted[0]}"
         )
+
+
+def wrapped(field: FieldDescriptor) -> FieldDescriptor | None:
+    """Return the field with the value in a wrapper; None if the field is not a wrapper."""
+    message = field.message_type
+    return message.fields_by_name["value"] if message is not None and message.full_name in _WRAPPERS else None
 
 
 def _kinds_of_well_known(field: FieldDescriptor) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR, Format, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import decoded
 from dynamic_kafka.formats.expressions import decoded_struct, named, nullable, once
-from dynamic_kafka.formats.on_error import explained
+from dynamic_kafka.formats.format import explained
 from dynamic_kafka.formats.options import check_unknown, format_options
 from dynamic_kafka.options import Option, duration_ms, non_blank, text
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable
