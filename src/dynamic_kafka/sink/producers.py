@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
@@ -23,7 +24,6 @@ from dynamic_kafka.kafka.pool import ClientPool
 from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.sink.record_producer import Failures, RecordProducer
 from dynamic_kafka.sink.settings import SinkSettings, WriteTask
-from dynamic_kafka.sink.topic_limits import topic_limits
 
 __all__ = ["ClusterProducer", "PooledProducers", "TaskProducers", "kept_producer", "statistics_ms"]
 
@@ -38,6 +38,8 @@ _FIRST_LOOKUP_S = 0.3  # so that a refused login is noticed soon: librdkafka rep
 _APPEARS_S = 5.0  # a topic just created is not known to every broker at once
 _LOOKUP_AGE_S = 300.0  # Java's metadata.max.age.ms
 _LAST_FLUSH_S = 5.0
+_LIMITS_S = 5.0
+_LIMITS_AGE_S = 60.0
 
 _TUNING = {
     "allow.auto.create.topics": "false",  # Java's default is true; a typing error must not become a topic
@@ -145,8 +147,36 @@ class ClusterProducer:
         return whole_number(self._properties, "max.request.size", default)
 
     def topic_limits(self, topics: Sequence[str]) -> list[int | None]:
-        """Return what `topic_limits.topic_limits` does, for topics of this cluster."""
-        return topic_limits(self._clients, self.cluster, self._properties, topics)
+        """Return the largest size of a batch of records for each topic (`max.message.bytes`); None where it is not known.
+
+        It is not known if the producer compresses, because the limit is for what remains then. Nor is it if the cluster
+        does not answer within five seconds, or this principal may not see the topic's settings. Answers are remembered for
+        a minute.
+        """
+        compression = (self._properties.get(f"compression.{name}", "none") for name in ("type", "codec"))
+        if any(codec.strip().lower() != "none" for codec in compression):
+            return [None] * len(topics)
+        keys = {topic: (self.cluster, self._properties.get("bootstrap.servers", ""), topic) for topic in topics}
+        now = time.monotonic()
+        missing = [t for t, key in keys.items() if key not in _limits or now - _limits[key][1] > _LIMITS_AGE_S]
+        if missing:
+            _limits.update((keys[topic], (limit, now)) for topic, limit in self._ask_limits(missing))
+        return [_limits[keys[topic]][0] for topic in topics]
+
+    def _ask_limits(self, topics: Sequence[str]) -> Iterator[tuple[str, int | None]]:
+        resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
+        try:
+            asked = self._clients.admin.describe_configs([*resources.values()], request_timeout=_LIMITS_S)
+        except KafkaException as error:
+            _log.info("The largest messages of topics are not known: %s", error)
+            asked = {}
+        for topic, resource in resources.items():
+            entry = None
+            try:
+                entry = self._clients.result(asked[resource]).get("max.message.bytes") if asked else None
+            except KafkaException as error:
+                _log.info("The largest message of topic '%s' is not known: %s", topic, error)
+            yield topic, None if entry is None or entry.value is None else int(entry.value)
 
     def connect(self, topic: str, timeout_s: float) -> None:
         """Wait until a broker has answered a question about a topic. Call it before anything is produced.
@@ -332,6 +362,7 @@ def statistics_ms(settings: SinkSettings) -> int:
 
 
 _pool = ClientPool[ClusterProducer]()
+_limits: dict[tuple[str, str, str], tuple[int | None, float]] = {}  # of topics, with the time of the answer
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from dynamic_kafka.sink.record_producer import RecordProducer
 from dynamic_kafka.sink.records import DEAD_LETTER, HEADERS, Records, check_schema
 from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings
-from dynamic_kafka.sink.topic_limits import topic_limits
 
 WITH_LETTERS = {**TYPES, "value": pa.binary(), DEAD_LETTER: pa.struct([("error", pa.string()), ("row", pa.string())])}
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "topic": "t"}
@@ -222,9 +221,8 @@ def test_the_producers_own_limit() -> None:
 
 def test_the_limit_of_a_topic_is_for_compressed_batches() -> None:
     """So it says nothing of a record before it is compressed, and nobody is asked."""
-    nobody: Any = None
     for compressed in ({"compression.type": "lz4"}, {"compression.codec": "${env:CODEC}"}):
-        assert topic_limits(nobody, "east", compressed, ["t", "u"]) == [None, None]
+        assert ClusterProducer("east", compressed).topic_limits(["t", "u"]) == [None, None]
 
 
 def test_the_option() -> None:
