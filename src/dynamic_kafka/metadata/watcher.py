@@ -109,11 +109,6 @@ class MetadataWatcher:
         """Return the last good answer; None if there is none yet."""
         return self._snapshot
 
-    @property
-    def generation(self) -> int:
-        """The number of snapshots so far, counting only those that differ from the one before."""
-        return self._status["changes"]
-
     def wait_first(self, timeout_s: float) -> Snapshot | None:
         """Wait for the first good answer, and return the current snapshot; None if there is none in time.
 

@@ -161,7 +161,7 @@ def test_when_failures_end_the_query(make: Make) -> None:
     """It is told with the first failure, and the time of failing is noted once."""
     watcher = make(ScriptedService(A, DOWN), interval_ms=60_000, failure_threshold=5)
     watcher.start()
-    eventually(lambda: watcher.generation == 1)
+    eventually(lambda: watcher.status()["changes"] == 1)
     watcher.request_refresh()
     eventually(lambda: watcher.status()["consecutive_failures"] == 1)
     status = watcher.status()
@@ -272,7 +272,7 @@ def test_resume_goes_on_without_waiting(make: Make) -> None:
     watcher.start(resuming=True)
     assert watcher.wait_first(0) is None
     eventually(lambda: watcher.status()["failures"] > 2)
-    assert (watcher.snapshot(), watcher.failure(), watcher.generation) == (None, None, 0)
+    assert (watcher.snapshot(), watcher.failure(), watcher.status()["changes"]) == (None, None, 0)
 
 
 # --- discovery interval -----------------------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_discovery_interval_follows_changes(make: Make) -> None:
     service = ScriptedService(A, A, A, B)
     watcher = make(service)
     watcher.start()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert topics(watcher) == {"c": {"a", "b"}}
     eventually(lambda: service.calls > 7)
-    assert watcher.generation == 2
+    assert watcher.status()["changes"] == 2
     status = watcher.status()
     assert [change["text"] for change in watcher.events()] == [
         "cluster 'c' added",
@@ -314,7 +314,7 @@ def test_changed_properties_are_a_new_snapshot(make: Make) -> None:
     rotated = [KafkaStream("s", {"c": ClusterMetadata(frozenset("a"), {"bootstrap.servers": "h:9092", "x": "2"})})]
     watcher = make(ScriptedService(A, rotated))
     watcher.start()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert watcher.events()[-1]["text"] == "cluster 'c' changed: property 'x'"
 
 
@@ -322,7 +322,7 @@ def test_status_keeps_the_last_twenty_changes(make: Make) -> None:
     """Old changes are dropped."""
     watcher = make(ScriptedService(*[stream(f"t{i}") for i in range(30)]))
     watcher.start()
-    eventually(lambda: watcher.generation == 30)
+    eventually(lambda: watcher.status()["changes"] == 30)
     changes = watcher.events()
     assert (len(changes), changes[-1]["text"]) == (20, "stream 's', cluster 'c': added t29")
 
@@ -335,7 +335,7 @@ def test_empty_answer_is_believed_only_after_asking_again_at_once(make: Make, ca
     service = ScriptedService(A, EMPTY)
     watcher = make(service)
     watcher.start()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert topics(watcher) == {}
 
     def told() -> str:
@@ -354,7 +354,7 @@ def test_empty_answer_in_passing_changes_nothing(make: Make, empty: list[KafkaSt
     watcher = make(service)
     watcher.start()
     eventually(lambda: service.calls > 4)
-    assert (watcher.generation, topics(watcher)) == (1, {"c": {"a"}})
+    assert (watcher.status()["changes"], topics(watcher)) == (1, {"c": {"a"}})
 
 
 def test_empty_answer_followed_by_a_failure_is_one_failure(make: Make) -> None:
@@ -363,7 +363,7 @@ def test_empty_answer_followed_by_a_failure_is_one_failure(make: Make) -> None:
     watcher = make(service)
     watcher.start()
     eventually(lambda: watcher.status()["refreshes"] > 1)
-    assert (watcher.generation, watcher.status()["failures"]) == (1, 1)
+    assert (watcher.status()["changes"], watcher.status()["failures"]) == (1, 1)
 
 
 def test_empty_answer_on_resume_is_confirmed_if_the_checkpoint_has_clusters(make: Make) -> None:
@@ -383,7 +383,7 @@ def test_empty_answer_on_first_start_is_an_answer(make: Make, caplog: pytest.Log
     snapshot = watcher.wait_first(10)
     assert snapshot is not None
     assert snapshot.is_empty
-    assert (service.calls, watcher.generation) == (1, 1)
+    assert (service.calls, watcher.status()["changes"]) == (1, 1)
     eventually(lambda: "does not know the streams s" in caplog.text)
 
 
@@ -451,7 +451,7 @@ def test_request_refresh_asks_once_more(make: Make, monkeypatch: pytest.MonkeyPa
     watcher.wait_first(10)
     watcher.request_refresh()
     watcher.request_refresh()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert (service.calls, watcher._next_fetch) == (2, float("inf"))
 
 
@@ -466,7 +466,7 @@ def test_request_refresh_that_fails_with_discovery_off_is_not_final(make: Make) 
         eventually(lambda n=failures: watcher.status()["failures"] == n)  # type: ignore[misc]
     assert watcher.failure() is None
     watcher.request_refresh()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert service.calls == 4
 
 
@@ -480,7 +480,7 @@ def test_request_refresh_during_a_fetch_asks_again_after_it(make: Make) -> None:
     assert watcher.status()["asking_since_ms"] is not None
     watcher.request_refresh()
     service.gate.set()
-    eventually(lambda: watcher.generation == 2)
+    eventually(lambda: watcher.status()["changes"] == 2)
     assert watcher.status()["asking_since_ms"] is None
 
 
