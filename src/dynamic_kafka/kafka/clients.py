@@ -358,6 +358,15 @@ class ClusterClients:
                 raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, self.errors.last))
         return future.result()
 
+    def kafka_id(self, timeout_s: float) -> str:
+        """Return Kafka's own cluster.id; "" if the broker does not report it.
+
+        Raises:
+            KafkaException: If there is no answer in time, or as soon as a login was refused.
+        """
+        # Consumer.cluster_id() waits up to a second in a fresh client (measured); the admin client answers in one round.
+        return self.result(self.admin.describe_cluster(request_timeout=timeout_s)).cluster_id or ""
+
     def note_answer(self) -> None:
         """Note that the cluster has answered, so that the login works."""
         if not self._has_answered:

@@ -85,11 +85,7 @@ class ClusterConnection:
 
     def kafka_id(self) -> str:
         """Return Kafka's own cluster.id; "" if the broker does not report it."""
-        # Consumer.cluster_id() waits up to a second in a fresh client (measured); the admin client answers in one round.
-        described = self._call(
-            "cluster id", lambda: self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
-        )
-        return self._call("cluster id", lambda: self._clients.result(described)).cluster_id or ""
+        return self._call("cluster id", lambda: self._clients.kafka_id(self._timeout_s))
 
     def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """Return the topics with a name that matches as a whole, without Kafka's internal ones."""

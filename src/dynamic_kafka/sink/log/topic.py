@@ -89,12 +89,7 @@ class LogTopic:
         """
         ask_s = min(ASK_S, self.timeout_s)
         try:
-            return (
-                self.patiently(
-                    lambda: self._clients.result(self._clients.admin.describe_cluster(request_timeout=ask_s)).cluster_id
-                )
-                or ""
-            )
+            return self.patiently(lambda: self._clients.kafka_id(ask_s))
         except KafkaException as error:
             raise self.unavailable(f"could not be looked up ({error.args[0].str()})") from error
 

@@ -90,9 +90,7 @@ class Inquiry:
         if not self._kafka_id:
             return
         try:
-            found = self._clients.result(
-                self._clients.admin.describe_cluster(request_timeout=self._timeout_s)
-            ).cluster_id
+            found = self._clients.kafka_id(self._timeout_s)
         except KafkaException as error:
             raise self._no_answer("its cluster.id", error) from error
         if found and found != self._kafka_id:

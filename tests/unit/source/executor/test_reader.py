@@ -44,7 +44,7 @@ class Cluster:
     """A cluster with the topic `t`, and the clients of a task."""
 
     def __init__(self, *logs: Log, topic_id: str = OLD) -> None:
-        self.kafka_id, self.topic_id = "K", topic_id
+        self.leads_to, self.topic_id = "K", topic_id
         self.logs = list(logs)
         self.exists = self.reachable = True
         self.refuses_login, self.has_login = False, True
@@ -63,7 +63,6 @@ class Cluster:
         self._damaged: set[int] = set()
         self.admin = SimpleNamespace(
             describe_topics=self._describe_topics,
-            describe_cluster=self._describe_cluster,
             list_offsets=self._list_offsets,
         )
 
@@ -97,6 +96,10 @@ class Cluster:
         if not self.has_login:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "sasl.username and sasl.password must be set"))
         return self
+
+    def kafka_id(self, timeout_s: float) -> str:
+        """As that of `ClusterClients`."""
+        return self._answer(lambda: self.leads_to).result(timeout_s)
 
     def note_reports(self) -> None:
         """Note nothing."""
@@ -132,9 +135,6 @@ class Cluster:
             return SimpleNamespace(topic_id=self.topic_id, partitions=self.logs)
 
         return {"t": self._answer(described)}
-
-    def _describe_cluster(self, request_timeout: float) -> Future[Any]:
-        return self._answer(lambda: SimpleNamespace(cluster_id=self.kafka_id))
 
     def _list_offsets(self, asked: dict[TopicPartition, Any], request_timeout: float) -> dict[TopicPartition, Any]:
         def listed(tp: TopicPartition, spec: Any) -> Any:
@@ -468,7 +468,7 @@ def test_a_broker_that_lags_behind_proves_nothing(read: Read) -> None:
 def test_another_cluster_proves_nothing(read: Read) -> None:
     """A cluster id that leads to another physical cluster is an error, whatever that one says; also if it tolerates loss."""
     cluster = Cluster(Log(0, 20), topic_id=NEW)
-    cluster.kafka_id = "another"
+    cluster.leads_to = "another"
     for tolerant in (False, True):
         with pytest.raises(CheckpointError, match=r"cluster.id another.*planned on K"):
             read(cluster, tolerant=tolerant)
