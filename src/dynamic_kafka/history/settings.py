@@ -124,19 +124,13 @@ def history_settings(parsed: ParsedOptions, starting: list[str]) -> HistorySetti
             f"Option '{_SWITCH.key}' is 'starting-offsets', but no starting offsets are given. Give startingOffsets or "
             "scan.startup.mode"
         )
-    if (switch == "timestamp") != (timestamp_ms is not None):
-        raise ConfigurationError(
-            f"Option '{_TIMESTAMP.key}' is missing; '{_SWITCH.key}' = 'timestamp' needs it"
-            if switch == "timestamp"
-            else f"Option '{_TIMESTAMP.key}' needs '{_SWITCH.key}' = 'timestamp'"
-        )
-    checkpoint = parsed[_CHECKPOINT]
-    if (switch == "checkpoint") != (checkpoint is not None):
-        raise ConfigurationError(
-            f"Option '{_CHECKPOINT.key}' is missing; '{_SWITCH.key}' = 'checkpoint' needs it"
-            if switch == "checkpoint"
-            else f"Option '{_CHECKPOINT.key}' needs '{_SWITCH.key}' = 'checkpoint'"
-        )
+    for option, own in ((_TIMESTAMP, "timestamp"), (_CHECKPOINT, "checkpoint")):
+        if (switch == own) != (parsed[option] is not None):
+            raise ConfigurationError(
+                f"Option '{option.key}' is missing; '{_SWITCH.key}' = '{own}' needs it"
+                if switch == own
+                else f"Option '{option.key}' needs '{_SWITCH.key}' = '{own}'"
+            )
     if parsed[_VERSION] is not None and parsed[_FORMAT] not in ("delta", "iceberg"):
         raise ConfigurationError(
             f"Option '{_VERSION.key}' needs '{_FORMAT.key}' = 'delta' or 'iceberg': only tables have versions"
@@ -149,5 +143,5 @@ def history_settings(parsed: ParsedOptions, starting: list[str]) -> HistorySetti
         limit,
         time_column or "",
         version=parsed[_VERSION],
-        checkpoint=checkpoint or "",
+        checkpoint=parsed[_CHECKPOINT] or "",
     )

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dynamic_kafka.errors import ArchiveError, MissingDependencyError
 from dynamic_kafka.files import Files, open_files
-from dynamic_kafka.history.archive import log
+from dynamic_kafka.history.archive.compaction import read
 from dynamic_kafka.history.archive.model import DataFile
 from dynamic_kafka.history.delta import address_of, rows_of
 
@@ -67,9 +67,7 @@ def publish(location: str) -> Published:
     shown = f"The Delta table in {location}"
     # The table first: if another run publishes a later state meanwhile, the commit of this one is refused.
     table = _opened(location) if is_published(location) else None
-    archive = log.read(files)
-    if archive is None:
-        raise ArchiveError(f"{location} is no archive: it has no folder {log.FOLDER}. Correct the path")
+    archive = read(files)
     if table is not None and _MARK not in table.history(1)[0]:
         raise ArchiveError(
             f"{shown} was written by something else than its archive, in version {table.version()}. Restore the version "

@@ -79,9 +79,8 @@ def write_parts(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Written:
 
 def _checked(batch: pa.RecordBatch, parts: Mapping[Place, Part], written: Written) -> pa.Table:
     """Return the rows that are new, with `cluster_id` and `topic_id`."""
-    clusters, topics = (_encoded(batch, name) for name in ("cluster", "topic"))
-    partitions = _numbers(batch, "partition")
-    offsets = _numbers(batch, "offset")
+    clusters, topics = (_column(batch, name).dictionary_encode() for name in ("cluster", "topic"))
+    partitions, offsets = (_column(batch, name).to_numpy(zero_copy_only=False) for name in ("partition", "offset"))
     keys = np.stack([clusters.indices.to_numpy(), topics.indices.to_numpy(), partitions])
     cuts = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1  # rows of a partition follow each other mostly
     ids, topic_ids = [], []
@@ -122,18 +121,11 @@ def _checked(batch: pa.RecordBatch, parts: Mapping[Place, Part], written: Writte
     return table if keep.all() else table.filter(pa.array(keep))
 
 
-def _encoded(batch: pa.RecordBatch, name: str) -> Any:
+def _column(batch: pa.RecordBatch, name: str) -> Any:
     column = batch.column(name)
     if column.null_count:
-        raise ArchiveError(f"A row has no {name}. Archive the stream as the source gives it")
-    return column.dictionary_encode()
-
-
-def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, Any]:
-    column = batch.column(name)
-    if column.null_count:
-        raise ArchiveError(f"A row has no {name}. Archive the stream as the source gives it")
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+        raise ArchiveError(f"A row has no {name}. {AS_THE_SOURCE}")
+    return column
 
 
 def _with_ids(table: pa.Table, ids: list[str], topic_ids: list[str]) -> pa.Table:
