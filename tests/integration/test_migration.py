@@ -322,7 +322,7 @@ def test_a_real_mirror_maker_is_followed(
     partition = KafkaTopicPartition(name, 0)
 
     def syncs() -> list[Sync] | None:
-        with open_log("b", properties["b"], OffsetSyncs(), group_id="g", timeout_s=10) as log:
+        with open_log("b", properties["b"], group_id="g", timeout_s=10) as log:
             return log.syncs("mm2-offset-syncs.a.internal", partition)
 
     move = {"cluster": "a", "by": "mirror-maker"}

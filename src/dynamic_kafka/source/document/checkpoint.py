@@ -117,7 +117,7 @@ class Batch:
             watermark_ms: The watermark after this batch, from its file in `commits`.
             now_ms: The time.
         """
-        fields = _object(self.metadata) or {}
+        fields = json_object(self.metadata) or {}
         if "batchWatermarkMs" in fields:
             fields["batchWatermarkMs"] = max(watermark_ms, fields["batchWatermarkMs"])
         if "batchTimestampMs" in fields:
@@ -186,7 +186,7 @@ class Checkpoint:
 
     def watermark_ms(self, number: int) -> int:
         """Return the watermark after a finished batch; 0 if there is none."""
-        found = _object(self.files.read(f"commits/{number}").partition("\n")[2]) or {}
+        found = json_object(self.files.read(f"commits/{number}").partition("\n")[2]) or {}
         watermark = found.get("nextBatchWatermarkMs", 0)
         return watermark if isinstance(watermark, int) else 0
 
@@ -220,7 +220,7 @@ def read_checkpoint(location: str) -> Checkpoint:
 def _query_id(files: Files) -> str:
     if "metadata" not in files.names(""):
         return ""
-    found = _object(files.read("metadata"))
+    found = json_object(files.read("metadata"))
     if found is None or not isinstance(found.get("id"), str):
         raise CheckpointError(f"{files.shown('metadata')} is damaged: it does not have the id of the query")
     return str(found["id"])
@@ -230,7 +230,8 @@ def _numbers(files: Mapping[str, int]) -> dict[int, int]:
     return {int(name): changed_ms for name, changed_ms in files.items() if name.isdecimal()}
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return a JSON object; None if the text is none."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -239,5 +240,5 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _is_document(text: str) -> bool:
-    found = _object(text)
+    found = json_object(text)
     return found is not None and (isinstance(found.get("clusters"), dict) or is_marker(found))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -73,6 +74,10 @@ class ClusterOffsets:
     def partitions_by_topic(self) -> dict[str, list[KafkaTopicPartition]]:
         """Return the partitions that are read or wait for their first position, in order, by topic."""
         return {topic: list(tps) for topic, tps in groupby(sorted({*self.ranges, *self.unresolved}), itemgetter(0))}
+
+    def copied(self) -> ClusterOffsets:
+        """Return a copy with containers of its own."""
+        return replace(self, **{part.name: copy(getattr(self, part.name)) for part in fields(self)})
 
     def forget(self, tps: Iterable[KafkaTopicPartition]) -> None:
         """Remove the positions and stops of partitions, and what is known of copies of them."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import CheckpointError, ConfigurationError
 from dynamic_kafka.history.model import LargestOffsets
-from dynamic_kafka.source.document.checkpoint import read_checkpoint
+from dynamic_kafka.source.document.checkpoint import json_object, read_checkpoint
 from dynamic_kafka.source.document.offsets import is_spark_kafka_offset
 
 __all__ = ["Recorded", "recorded_offsets"]
@@ -45,7 +44,7 @@ def recorded_offsets(location: str) -> Recorded:
             "have its rows or not. Let the query finish it (trigger(availableNow=True)), and stop it"
         )
     texts = list(batch.sources.values())
-    value = _object(texts[0]) if len(texts) == 1 else {}
+    value = json_object(texts[0]) if len(texts) == 1 else None
     if value and is_spark_kafka_offset(value):
         own = {("", topic, int(p)): offset - 1 for topic, ends in value.items() for p, offset in ends.items()}
         return Recorded(checkpoint.last, own, {})
@@ -63,11 +62,3 @@ def recorded_offsets(location: str) -> Recorded:
     if not largest:
         raise CheckpointError(f"{batch.place} has no offsets: this query has not read anything yet")
     return Recorded(checkpoint.last, largest, clusters)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

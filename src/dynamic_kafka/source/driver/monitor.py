@@ -176,9 +176,7 @@ class ClusterMonitor:
     def wait(self, ticket: int, deadline: float) -> bool:
         """Wait for a ticket until `deadline` (of `time.monotonic`), and return whether it was served."""
         with self._changed:
-            while self._served < ticket and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            return self._served >= ticket
+            return self._changed.wait_for(lambda: self._served >= ticket, deadline - time.monotonic())
 
     def view_of(self, target: MonitorTarget) -> ClusterView | None:
         """Return the last view, which may be late; None if it is of other servers, which may be another cluster."""

@@ -280,13 +280,7 @@ class Movers:
                 with ExitStack() as stack:
                     old, new = (
                         stack.enter_context(
-                            open_log(
-                                name,
-                                properties[name],
-                                OffsetSyncs(),
-                                group_id=self._group_id,
-                                timeout_s=self._timeout_s,
-                            )
+                            open_log(name, properties[name], group_id=self._group_id, timeout_s=self._timeout_s)
                         )
                         for name in (request.old_cluster, request.cluster)
                     )
@@ -303,9 +297,7 @@ class Movers:
         began = time.monotonic()
         asked = {log.partition: end for log, end in positions.items()}
         try:
-            with open_log(
-                cluster, properties, OffsetSyncs(), group_id=self._group_id, timeout_s=self._timeout_s
-            ) as records:
+            with open_log(cluster, properties, group_id=self._group_id, timeout_s=self._timeout_s) as records:
                 found = records.marks(asked)
         except DynamicKafkaError:
             return  # the document keeps its earlier marks
@@ -337,7 +329,9 @@ def answer(
     try:
         with ExitStack() as stack:
             new, old = (
-                stack.enter_context(open_log(name, properties[name], syncs, group_id=group_id, timeout_s=timeout_s))
+                stack.enter_context(
+                    open_log(name, properties[name], group_id=group_id, timeout_s=timeout_s, syncs=syncs)
+                )
                 if name == request.cluster or request.readable
                 else None
                 for name in (request.cluster, request.old_cluster)

@@ -67,20 +67,25 @@ class OffsetSyncs:
 
 @contextmanager
 def open_log(
-    cluster: str, properties: Mapping[str, str], syncs: OffsetSyncs, *, group_id: str, timeout_s: float
+    cluster: str,
+    properties: Mapping[str, str],
+    *,
+    group_id: str,
+    timeout_s: float,
+    syncs: OffsetSyncs | None = None,
 ) -> Iterator[KafkaRecordLog]:
     """Use the logs of a cluster for a `with` block.
 
     Args:
         cluster: The cluster.
         properties: The properties to reach it.
-        syncs: MirrorMaker's offset syncs that were read already.
         group_id: The consumer group, which nothing joins.
         timeout_s: The longest time without an answer.
+        syncs: MirrorMaker's offset syncs that were read already.
     """
     settings = ClientSettings(_TUNING, {"enable.partition.eof": "true", "group.id": group_id})
     with kept_clients("compare", cluster, properties, consumer=settings) as clients:
-        yield KafkaRecordLog(cluster, clients, syncs, timeout_s)
+        yield KafkaRecordLog(cluster, clients, syncs or OffsetSyncs(), timeout_s)
 
 
 class KafkaRecordLog:
@@ -101,17 +106,7 @@ class KafkaRecordLog:
 
     def offset_at(self, tp: KafkaTopicPartition, time_ms: int) -> int | None:
         """See `RecordLog`."""
-        consumer = self._clients.consumer
-        asked = [TopicPartition(tp.topic, tp.partition, time_ms)]
-        (found,) = self._ask(
-            tp,
-            lambda timeout_s: with_known_leaders(
-                consumer,
-                [tp.topic],
-                lambda: consumer.offsets_for_times(asked, timeout=timeout_s),
-                timeout_s=timeout_s,
-            ),
-        )
+        (found,) = self._offsets([tp], time_ms)
         if found.error is not None:
             raise self._no_answer(tp, found.error.str())
         return found.offset if found.offset >= 0 else None
@@ -168,9 +163,16 @@ class KafkaRecordLog:
 
     def _starts(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """Return the starts of logs, without those of partitions that do not answer."""
+        answers = self._offsets(tps, OFFSET_BEGINNING)
+        return {
+            KafkaTopicPartition(a.topic, a.partition): a.offset for a in answers if a.error is None and a.offset >= 0
+        }
+
+    def _offsets(self, tps: Collection[KafkaTopicPartition], time_ms: int) -> list[TopicPartition]:
+        """Ask for the offsets of a time, of all partitions in one request."""
         consumer = self._clients.consumer
-        asked = [TopicPartition(*tp, OFFSET_BEGINNING) for tp in sorted(tps)]
-        answers = self._ask(
+        asked = [TopicPartition(*tp, time_ms) for tp in sorted(tps)]
+        found: list[TopicPartition] = self._ask(
             min(tps),
             lambda timeout_s: with_known_leaders(
                 consumer,
@@ -179,9 +181,7 @@ class KafkaRecordLog:
                 timeout_s=timeout_s,
             ),
         )
-        return {
-            KafkaTopicPartition(a.topic, a.partition): a.offset for a in answers if a.error is None and a.offset >= 0
-        }
+        return found
 
     def _messages(
         self, spans: Mapping[KafkaTopicPartition, tuple[int, int]], left: dict[KafkaTopicPartition, int] | None = None

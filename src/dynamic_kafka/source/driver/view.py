@@ -23,7 +23,7 @@ from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.driver.current_metadata import CurrentMetadata
 from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.driver.movers import Movers
-from dynamic_kafka.source.driver.record_log import OffsetSyncs, open_log
+from dynamic_kafka.source.driver.record_log import open_log
 from dynamic_kafka.source.rules.desired import (
     desired_cluster,
     desired_clusters,
@@ -214,9 +214,7 @@ class SourceView:
         settings = self._settings
         properties = self.metadata.properties(cluster, state.properties)
         timeout_s = settings.call_timeout_ms / 1000
-        with open_log(
-            cluster, properties, OffsetSyncs(), group_id=settings.consumer_group, timeout_s=timeout_s
-        ) as records:
+        with open_log(cluster, properties, group_id=settings.consumer_group, timeout_s=timeout_s) as records:
             return records.rows_at(offsets)
 
     def add_marks(self, document: Document, standby: Mapping[str, Collection[str]]) -> bool:

@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from dynamic_kafka.errors import CheckpointError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, Event
 
 __all__ = ["Identified", "identify"]
 
@@ -46,7 +45,7 @@ class Identified:
         held: The names of which nothing may be removed yet.
         gone: Removed clusters with addresses that now lead to another cluster.
         moved: True if positions have a new name.
-        events: Level and text.
+        events: The messages.
     """
 
     clusters: dict[str, ClusterOffsets]
@@ -55,7 +54,7 @@ class Identified:
     held: set[str]
     gone: set[str]
     moved: bool
-    events: list[tuple[Literal["info", "warning"], str]]
+    events: list[Event]
 
 
 def identify(
@@ -132,7 +131,7 @@ def _let_wait(
                     cluster_id=name,
                 )
             found.events.append(
-                ("warning", f"{where}. It waits until {_named(unseen)} has answered, which may be that cluster")
+                Event("warning", f"{where}. It waits until {_named(unseen)} has answered, which may be that cluster")
             )
             del found.views[name], ids[name]
             found.held.add(name)
@@ -162,7 +161,7 @@ def _move(
         if displaced:
             found.clusters[old] = ClusterOffsets()
     for name in {name for pair in taken for name in pair}:
-        found.clusters[name] = _copied(found.clusters.get(name, ClusterOffsets()))
+        found.clusters[name] = found.clusters.get(name, ClusterOffsets()).copied()
     for (old, new), topics in sorted(taken.items()):
         source, target = before[old], found.clusters[new]
         renamed = old not in found.desired or _differ(source.kafka_id, ids[old])
@@ -183,24 +182,11 @@ def _move(
             if renamed
             else f"Clusters '{new}' and '{old}' are one Kafka cluster ({source.kafka_id}): reading of {_named(topics)}"
         )
-        found.events.append(("info", f"{what} continues where it stopped"))
+        found.events.append(Event("info", f"{what} continues where it stopped"))
 
 
 def _reads(state: ClusterOffsets | None, topic: str, kafka_id: str) -> bool:
     return state is not None and state.kafka_id == kafka_id and topic in state.topics
-
-
-def _copied(state: ClusterOffsets) -> ClusterOffsets:
-    return replace(
-        state,
-        topics=dict(state.topics),
-        ranges=dict(state.ranges),
-        stops=dict(state.stops),
-        unresolved=dict(state.unresolved),
-        draining=set(state.draining),
-        retained=dict(state.retained),
-        unseen=dict(state.unseen),
-    )
 
 
 def _hand_over(
@@ -251,7 +237,7 @@ def _hold(previous: Document, homes: Mapping[str, list[str]], found: Identified)
                 f"Cluster '{old}' is not in the metadata any more. It is removed once {_named(maybe)} has answered, because "
                 "that may be the same cluster under another name"
             )
-            found.events.append(("info", text))
+            found.events.append(Event("info", text))
 
 
 def _read_once(homes: Mapping[str, list[str]], found: Identified) -> None:
@@ -259,7 +245,7 @@ def _read_once(homes: Mapping[str, list[str]], found: Identified) -> None:
     for kafka_id, names in sorted(homes.items()):
         if len(names) < 2:
             continue
-        found.events.append(("info", f"Clusters {_named(names)} are one Kafka cluster ({kafka_id})"))
+        found.events.append(Event("info", f"Clusters {_named(names)} are one Kafka cluster ({kafka_id})"))
         owners: dict[str, str] = {}
         for has in ("topics", "retained"):
             for name in names:
@@ -280,4 +266,4 @@ def _read_once(homes: Mapping[str, list[str]], found: Identified) -> None:
                         f"Clusters '{owner}' and '{name}' are one Kafka cluster ({kafka_id}), and both list {shared}: it is "
                         f"read once, as cluster '{owner}'. List each topic under one name in the metadata"
                     )
-                    found.events.append(("warning", text))
+                    found.events.append(Event("warning", text))

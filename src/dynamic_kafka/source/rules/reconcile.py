@@ -128,7 +128,7 @@ def reconcile(
     before = moving.clusters
     step.all_seen = desired.keys() <= views.keys()
     step.changed = known.moved or moving.changed
-    step.events = [*(Event(*event) for event in known.events), *moving.events]
+    step.events = [*known.events, *moving.events]
     quiet_topics: dict[str, set[str]] = {}
     for name, topic in quiet:
         quiet_topics.setdefault(name, set()).add(topic)
@@ -295,18 +295,9 @@ class _Reconciliation:
         """Return the last state with every range closed at its end."""
         if before is None:
             return ClusterOffsets()
-        return replace(
-            before,
-            topics=dict(before.topics),
-            ranges={tp: (end, end) for tp, (_, end) in before.ranges.items()},
-            stops=dict(before.stops),
-            unresolved=dict(before.unresolved),
-            draining=set(before.draining),
-            unseen=dict(before.unseen),
-            retained=dict(before.retained),
-            marks=dict(before.marks),
-            anchors=dict(before.anchors),
-        )
+        state = before.copied()
+        state.ranges = {tp: (end, end) for tp, (_, end) in before.ranges.items()}
+        return state
 
     def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
         """Drop the stops if the option that made them was taken away or changed; those of draining topics are made again."""

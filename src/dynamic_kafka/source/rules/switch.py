@@ -286,11 +286,7 @@ def _name_today(
     if cluster not in desired:
         return None
     if cluster not in views:
-        raise ClusterUnavailableError(
-            f"Cluster '{cluster}' does not answer, so it cannot be proved where Kafka goes on after the history. Bring the "
-            "cluster back and start the query again",
-            cluster_id=cluster,
-        )
+        raise _silent(cluster)
     if kafka_id and not by_id and views[cluster].kafka_id:
         raise OffsetResolutionError(
             f"Cluster '{cluster}' is not the one that the history was made from: its cluster.id was {kafka_id} and is now "
@@ -308,11 +304,15 @@ def check_answers(desired: Collection[str], views: Collection[str]) -> None:
         ClusterUnavailableError: If one does not. Later nobody would check where it goes on.
     """
     if silent := sorted(set(desired) - set(views)):
-        raise ClusterUnavailableError(
-            f"Cluster '{silent[0]}' does not answer, so it cannot be proved where Kafka goes on after the history. Bring "
-            "the cluster back and start the query again",
-            cluster_id=silent[0],
-        )
+        raise _silent(silent[0])
+
+
+def _silent(cluster: str) -> ClusterUnavailableError:
+    return ClusterUnavailableError(
+        f"Cluster '{cluster}' does not answer, so it cannot be proved where Kafka goes on after the history. Bring the "
+        "cluster back and start the query again",
+        cluster_id=cluster,
+    )
 
 
 def check_positions(document: Document, offsets: NextOffsets, *, given: Collection[str]) -> None:
