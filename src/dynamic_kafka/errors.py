@@ -425,7 +425,7 @@ def may_not(user: str, operations: Iterable[str], resource: Resource, name: str 
     """Return the clauses of a message about missing rights: who may not do what, and the command that grants it.
 
     Args:
-        user: The user, as `kafka.principal` returns it.
+        user: The user, as `kafka.logins.principal` returns it.
         operations: The operations that are needed, as ACLs name them.
         resource: The kind of the resource.
         name: The name of the resource; "" for the cluster.

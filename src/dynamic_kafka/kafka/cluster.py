@@ -24,8 +24,8 @@ from dynamic_kafka.errors import ClusterUnavailableError, may_not
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import stop_polling
-from dynamic_kafka.kafka.principal import principal
 
 __all__ = ["ClusterConnection", "TopicInfo"]
 

@@ -1,4 +1,4 @@
-"""Whether a refused login is tried again: only where it worked before.
+"""Whether a refused login is tried again: only where it worked before. And the user that a cluster's brokers see.
 
 A login that was never accepted is wrong, and each try may count against the account: the caller raises its error at once. A
 login that was accepted in this process is being replaced. Either the cluster has the new password and the file of the
@@ -12,7 +12,10 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["note_accepted", "rest_after_refusal", "without_token_answer"]
+from dynamic_kafka.errors import DynamicKafkaError
+from dynamic_kafka.kafka.config.properties import client_config
+
+__all__ = ["note_accepted", "principal", "rest_after_refusal", "without_token_answer"]
 
 _REST_S = 10.0
 _LOOK_S = 0.2
@@ -26,6 +29,8 @@ _ON_THE_WAY = re.compile(
 _REFUSED = re.compile(
     r"\b(invalid_request|invalid_client|invalid_grant|unauthorized_client|unsupported_grant_type|invalid_scope)\b"
 )
+_UNKNOWN = "this query's user"
+_OF_CERTIFICATE = "the user of the client's certificate"
 _accepted: set[int] = set()  # hashes of the properties as they are given: references, not what they lead to
 
 
@@ -73,3 +78,45 @@ def rest_after_refusal(
 
 def _key(properties: Mapping[str, str]) -> int:
     return hash(frozenset(properties.items()))
+
+
+def principal(properties: Mapping[str, str]) -> str:
+    """Return the user as ACLs name it (`User:alice`), or in words if only the brokers know it.
+
+    Brokers may map names (`ssl.principal.mapping.rules`, `sasl.kerberos.principal.to.local.rules`).
+
+    Args:
+        properties: The properties to reach a cluster.
+    """
+    try:
+        config = client_config(properties, role="admin")
+    except DynamicKafkaError:
+        return _UNKNOWN
+    protocol = config.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == "PLAINTEXT":
+        return "User:ANONYMOUS"
+    if protocol == "SSL":
+        return _of_certificate(config)
+    mechanism = config.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism == "OAUTHBEARER":
+        client = config.get("sasl.oauthbearer.client.id")
+        return "the user of the token" + (f" (client id '{client}')" if client else "")
+    if mechanism == "GSSAPI":
+        name = config.get("sasl.kerberos.principal", "").split("@")[0].split("/")[0]
+    else:
+        name = config.get("sasl.username", "")
+    return f"User:{name}" if name else _UNKNOWN
+
+
+def _of_certificate(config: Mapping[str, str]) -> str:
+    pem = config.get("ssl.certificate.pem")
+    if not pem:
+        return _OF_CERTIFICATE if "ssl.certificate.location" in config else "User:ANONYMOUS"
+    try:
+        from cryptography import x509
+    except ImportError:
+        return _OF_CERTIFICATE
+    try:
+        return f"User:{x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()}"
+    except ValueError:  # this is asked for an error about something else
+        return _OF_CERTIFICATE

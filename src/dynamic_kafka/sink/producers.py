@@ -20,8 +20,8 @@ from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, pool_key
 from dynamic_kafka.kafka.config.properties import whole_number
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import ClientPool
-from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.sink.record_producer import Failures, RecordProducer
 from dynamic_kafka.sink.settings import SinkSettings, WriteTask
 

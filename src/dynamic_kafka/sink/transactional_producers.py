@@ -37,8 +37,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
 from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import ClientPool
-from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer, statistics_ms
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask

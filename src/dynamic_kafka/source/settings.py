@@ -15,7 +15,7 @@ from dynamic_kafka.kafka.config.documents import DocumentRules, cluster_properti
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.metadata.subscriber import KafkaStreamSubscriber
 from dynamic_kafka.options import Parser, boolean, choice, duration_ms, integer, non_blank, option
-from dynamic_kafka.source.document.offset_ranges import OffsetRange, parse_offset_ranges
+from dynamic_kafka.source.document.document import OffsetRange, parse_offset_ranges
 from dynamic_kafka.source.document.offsets import Packing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.errors import may_not
-from dynamic_kafka.kafka.principal import principal
+from dynamic_kafka.kafka.logins import principal
 
 STORES = Path(__file__).parents[2] / "stores"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}

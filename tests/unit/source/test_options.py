@@ -28,7 +28,7 @@ from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSet
 from dynamic_kafka.options import ParsedOptions, markdown_table
 from dynamic_kafka.options import parse_options as parse_any_options
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, SourceObjects, configure_source
-from dynamic_kafka.source.document.offset_ranges import OffsetRange
+from dynamic_kafka.source.document.document import OffsetRange
 from dynamic_kafka.source.document.offsets import Packing
 from dynamic_kafka.source.settings import SourceSettings
 

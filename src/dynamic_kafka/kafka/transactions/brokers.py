@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, Resource, may_not
 from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed
-from dynamic_kafka.kafka.logins import note_accepted, rest_after_refusal
-from dynamic_kafka.kafka.principal import principal
+from dynamic_kafka.kafka.logins import note_accepted, principal, rest_after_refusal
 from dynamic_kafka.kafka.transactions.connection import BrokerError, Connection
 from dynamic_kafka.kafka.transactions.security import ConnectionSettings, LoginError, cluster_settings
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import ClusterMetadata, ConfigResource, NewTopic, Res
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, may_not
 from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC, may_pass
-from dynamic_kafka.kafka.principal import principal
+from dynamic_kafka.kafka.logins import principal
 
 __all__ = ["ASK_S", "REQUIRED", "LogTopic", "Problem", "problems"]
 

@@ -20,7 +20,7 @@ from dynamic_kafka.kafka.config.secrets import storable
 from dynamic_kafka.observe.reports import ClusterState
 from dynamic_kafka.observe.reports import Event as Reported
 from dynamic_kafka.source.document.collector import without_collector
-from dynamic_kafka.source.document.offset_ranges import OffsetRange
+from dynamic_kafka.source.document.document import OffsetRange
 from dynamic_kafka.source.document.offsets import (
     ClusterOffsets,
     Document,

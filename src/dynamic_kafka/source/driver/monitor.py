@@ -31,8 +31,8 @@ from operator import itemgetter
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import start_polling, stop_polling
-from dynamic_kafka.kafka.principal import principal
 from dynamic_kafka.source.document.offsets import topic_id_text
 from dynamic_kafka.source.driver.group_commits import GroupCommits
 from dynamic_kafka.source.rules.alignment import TimeAnswer, TimeRequest

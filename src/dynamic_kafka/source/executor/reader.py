@@ -46,9 +46,8 @@ from dynamic_kafka.errors import (
 )
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
-from dynamic_kafka.kafka.logins import without_token_answer
-from dynamic_kafka.kafka.principal import principal
-from dynamic_kafka.source.document.offset_ranges import OffsetRange
+from dynamic_kafka.kafka.logins import principal, without_token_answer
+from dynamic_kafka.source.document.document import OffsetRange
 from dynamic_kafka.source.executor.fetcher import BATCH_RECORDS, DAMAGED, Decoding, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.executor.inquiry import GONE, Inquiry
 from dynamic_kafka.source.rules.loss import Proof, prove

@@ -26,8 +26,7 @@ from typing import NamedTuple
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.history.model import HistoryGap, HistoryTask, pieces
 from dynamic_kafka.source.document.collector import without_collector
-from dynamic_kafka.source.document.document import ClusterOffsets, HistoryStage
-from dynamic_kafka.source.document.offset_ranges import OffsetRange
+from dynamic_kafka.source.document.document import ClusterOffsets, HistoryStage, OffsetRange
 from dynamic_kafka.source.document.offsets import Document, Packing
 
 __all__ = ["ClusterAccess", "Range", "ReadTask", "plan", "skip"]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.source.document.offset_ranges import parse_offset_ranges
+from dynamic_kafka.source.document.document import parse_offset_ranges
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, Packing
 from dynamic_kafka.source.rules.planning import Range, plan, skip
 
