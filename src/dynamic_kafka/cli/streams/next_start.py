@@ -18,8 +18,8 @@ from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
 from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
 from dynamic_kafka.source.rules.differences import differences
-from dynamic_kafka.source.rules.model import ClusterView, Event, Move, ReadPolicy, Reconciled
-from dynamic_kafka.source.rules.reconcile import reconcile
+from dynamic_kafka.source.rules.model import ClusterView, Event, Move, ReadPolicy
+from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["NextStart", "TopicChange", "next_start", "topic_changes", "topics_of"]
@@ -91,7 +91,7 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
         *result.events,
         *missing,
     ]
-    changes = topic_changes(document, result.document, result.views, waiting=unreachable, moves=result.moves)
+    changes = topic_changes(document, result.document, result.views, waiting=unreachable, moves=result.moving.moves)
     return NextStart(changes, events, None, unreachable)
 
 
@@ -137,7 +137,7 @@ def _resolved(
             quiet=seen.quiet,
             regressed=seen.regressed,
         )
-        moves = [move.request for move in result.moves if not move.done]
+        moves = [move.request for move in result.moving.moves if not move.done]
         answered = bool(moves) and view.request_moves(moves, result.document.clusters, patient=True)
         if not (result.requests or answered) or time.monotonic() > deadline:
             return result

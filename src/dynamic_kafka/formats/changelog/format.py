@@ -131,34 +131,18 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
     if name == "debezium-json":
         have = "do not contain their schema" if with_schema else "contain their schema"
         advice = f"; if the messages {have}, set '{name}.schema-include' to '{str(not with_schema).lower()}'"
+    metadata = [
+        {**vars(meta), "name": key, "type": meta.type.jsonValue(), "field_type": meta.field_type.jsonValue()}
+        for key, meta in envelope.metadata.items()
+    ]
     return {
+        **vars(envelope),
         "format": "changelog",
-        "tool": envelope.tool,
-        "images": envelope.images,
-        "kind": envelope.kind,
-        "inserts": envelope.inserts,
-        "update": envelope.update,
-        "delete": envelope.delete,
-        "skipped": envelope.skipped,
-        "hints": envelope.hints,
         "advice": advice,
-        "whole_rows": envelope.whole_rows,
-        "partial": envelope.partial,
-        "batched": envelope.batched,
         "payload": with_schema,
         "include": {f: text if _is_word(text) else None for f, text in _included(name, options).items()},
         "ignore_parse_errors": IGNORE_PARSE_ERRORS.of(json_options(name, options)),
-        "metadata": [
-            {
-                "name": key,
-                "type": meta.type.jsonValue(),
-                "field": meta.field,
-                "field_type": meta.field_type.jsonValue(),
-                "key": meta.key,
-                "form": meta.form,
-            }
-            for key, meta in envelope.metadata.items()
-        ],
+        "metadata": metadata,
     }
 
 

@@ -38,10 +38,10 @@ from dynamic_kafka.source.rules.admission import admit, load
 from dynamic_kafka.source.rules.batch import check_streams, open_ranges
 from dynamic_kafka.source.rules.differences import differences
 from dynamic_kafka.source.rules.migration import unmarked
-from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, Reconciled
+from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy
 from dynamic_kafka.source.rules.planning import ReadTask, plan, skip
 from dynamic_kafka.source.rules.pruning import Condition, left_out, narrow, size, start_at, time_requests
-from dynamic_kafka.source.rules.reconcile import reconcile
+from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceEnumerator", "state_word"]
@@ -192,9 +192,9 @@ class SourceEnumerator:
         """Return the number of offsets that the batch may read, by cluster and partition; None for no batch now."""
         document = result.document
         readable = backlog = _backlog(document, result.views, result.requests)
-        if result.standby and not result.changed and not backlog:
-            result.changed = self._view.add_marks(document, result.standby)
-            result.changed |= self._view.add_anchors(document, result.comparisons)
+        if result.moving.standby and not result.changed and not backlog:
+            result.changed = self._view.add_marks(document, result.moving.standby)
+            result.changed |= self._view.add_anchors(document, result.moving.comparisons)
             self._note_unmarked(result)
         waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
         if self._aligner is not None and not waits:
@@ -206,8 +206,8 @@ class SourceEnumerator:
             waits = not result.changed and not readable
         if not waits:
             return readable
-        done = not result.requests and not backlog and all(move.done for move in result.moves)
-        self._idle = done and not self._unmarked and not result.comparisons
+        done = not result.requests and not backlog and all(move.done for move in result.moving.moves)
+        self._idle = done and not self._unmarked and not result.moving.comparisons
         if self._available_now:
             self._view.finish_commits()
         return None
@@ -215,7 +215,9 @@ class SourceEnumerator:
     def _note_unmarked(self, result: Reconciled) -> None:
         """Note which partitions have no current marks, and warn if that stays so."""
         clusters = result.document.clusters
-        found = {name: unmarked(clusters[name], topics) for name, topics in result.standby.items() if name in clusters}
+        found = {
+            name: unmarked(clusters[name], topics) for name, topics in result.moving.standby.items() if name in clusters
+        }
         self._unmarked = {name: tps for name, tps in found.items() if tps}
         now = time.monotonic()
         self._unmarked_since = {name: self._unmarked_since.get(name, now) for name in self._unmarked}
@@ -232,9 +234,9 @@ class SourceEnumerator:
     def _decided(self, result: Reconciled) -> Mapping[str, Any]:
         """Return the text of the next batch's document."""
         result.document.packing = self._settings.packing
-        if result.standby:
-            self._view.add_marks(result.document, result.standby)
-            self._view.add_anchors(result.document, result.comparisons)
+        if result.moving.standby:
+            self._view.add_marks(result.document, result.moving.standby)
+            self._view.add_anchors(result.document, result.moving.comparisons)
         self._note_unmarked(result)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
@@ -270,7 +272,7 @@ class SourceEnumerator:
             if document.history is not None:
                 document.history = next_stage(document.history, None)
             desired = {  # a copy that stands by is not read beside what it is a copy of
-                name: replace(wanted, topics=wanted.topics - result.standing_by.get(name, set()))
+                name: replace(wanted, topics=wanted.topics - result.moving.standing_by.get(name, set()))
                 for name, wanted in seen.desired.items()
             }
             warnings = open_ranges(document, desired, seen.views, self._settings)
@@ -408,7 +410,7 @@ class SourceEnumerator:
                 quiet=seen.quiet,
                 regressed=seen.regressed,
             )
-            asked = [move.request for move in result.moves if not move.done]
+            asked = [move.request for move in result.moving.moves if not move.done]
             answered = bool(asked) and self._view.request_moves(asked, result.document.clusters, patient=patient)
             answered = answered and (patient or is_first)  # a move that waits holds nobody else back
             is_first = False
@@ -427,7 +429,7 @@ class SourceEnumerator:
                     )
                 break
         self._log_events(result.events)
-        self._moves |= {(move.request.cluster, move.request.partition): move for move in result.moves}
+        self._moves |= {(move.request.cluster, move.request.partition): move for move in result.moving.moves}
         return result
 
     def _now_ms(self) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from dynamic_kafka.continuation import Continues
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.evidence import MoveRequest, Placement
-from dynamic_kafka.source.document.offsets import Document
 
 __all__ = [
     "ClusterView",
@@ -21,7 +20,6 @@ __all__ = [
     "OffsetRequest",
     "Purpose",
     "ReadPolicy",
-    "Reconciled",
 ]
 
 
@@ -141,30 +139,3 @@ class Event(NamedTuple):
 
     level: Literal["info", "warning"]
     text: str
-
-
-@dataclass(slots=True)
-class Reconciled:
-    """The result.
-
-    Args:
-        document: The next document, without ranges.
-        views: The views of the document's clusters, without those of a name that waits.
-        requests: The open requests.
-        events: The messages for the log and for `lastProgress`.
-        changed: True if the set of positions changed.
-        moves: The partitions that go on from another cluster, or wait to.
-        standby: Cluster to the topics that another cluster is ready to continue.
-        standing_by: Cluster to the topics that wait because they are still read on another one.
-        comparisons: The positions that have a copy on a cluster which stands by.
-    """
-
-    document: Document
-    views: Mapping[str, ClusterView]
-    requests: list[OffsetRequest]
-    events: list[Event]
-    changed: bool
-    moves: list[Move] = field(default_factory=list)
-    standby: Mapping[str, Collection[str]] = field(default_factory=dict)
-    standing_by: Mapping[str, set[str]] = field(default_factory=dict)
-    comparisons: list[MoveRequest] = field(default_factory=list)

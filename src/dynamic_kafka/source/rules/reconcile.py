@@ -45,7 +45,7 @@ move to a cluster that continues another one. No position is forgotten before th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -72,16 +72,36 @@ from dynamic_kafka.source.rules.model import (
     OffsetRequest,
     Purpose,
     ReadPolicy,
-    Reconciled,
 )
 
-__all__ = ["reconcile"]
+__all__ = ["Reconciled", "reconcile"]
 
 
 _EARLIEST = KafkaOffsetsInitializer.earliest()
 _LATEST = KafkaOffsetsInitializer.latest()
 _COMMITTED = KafkaOffsetsInitializer.committed_offsets()
 _COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
+
+
+@dataclass(slots=True)
+class Reconciled:
+    """The result.
+
+    Args:
+        document: The next document, without ranges.
+        views: The views of the document's clusters, without those of a name that waits.
+        requests: The open requests.
+        events: The messages for the log and for `lastProgress`.
+        changed: True if the set of positions changed.
+        moving: What goes on from other clusters, or waits to.
+    """
+
+    document: Document
+    views: Mapping[str, ClusterView]
+    requests: list[OffsetRequest]
+    events: list[Event]
+    changed: bool
+    moving: Migration
 
 
 @without_collector
@@ -174,8 +194,7 @@ def reconcile(
     }
     document.done = max(1, done_before) if not requests and _is_done(document, desired, answered, policy) else 0
     changed = step.changed or previous is None or document.done != done_before
-    more = moving.moves, moving.standby, moving.standing_by, moving.comparisons
-    return Reconciled(document, views, requests, step.events, changed, *more)
+    return Reconciled(document, views, requests, step.events, changed, moving)
 
 
 def _topics_of_stream(

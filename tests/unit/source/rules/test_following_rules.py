@@ -29,9 +29,8 @@ from dynamic_kafka.source.rules.model import (
     OffsetAnswers,
     OffsetRequest,
     ReadPolicy,
-    Reconciled,
 )
-from dynamic_kafka.source.rules.reconcile import reconcile
+from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
 TP = KafkaTopicPartition

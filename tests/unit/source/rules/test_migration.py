@@ -27,10 +27,10 @@ from dynamic_kafka.source.document.evidence import (
 )
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 from dynamic_kafka.source.driver.record_log import parse_sync
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, Reconciled
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
 from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.rules.planning import Range
-from dynamic_kafka.source.rules.reconcile import reconcile
+from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.rules.stand_in import stand_in
 
 TP = KafkaTopicPartition
@@ -373,7 +373,7 @@ class Query:
                 quiet=quiet,
                 inactive=inactive,
             )
-            asked = [move.request for move in self.result.moves if move.placement is None]
+            asked = [move.request for move in self.result.moving.moves if move.placement is None]
             if not asked:
                 break
             for one in asked:
@@ -433,7 +433,7 @@ def test_while_both_are_named_the_new_one_stands_by() -> None:
     query = Query(a=reading("ka", t=[5]))
     query.look({"a": wants("t"), "b": wants("t", continues=RECORDS)}, {"a": view("ka", t=[9]), "b": view("kb", t=[9])})
     assert query.positions("b") == {}
-    assert query.result.standby == {"a": {"t"}}
+    assert query.result.moving.standby == {"a": {"t"}}
     assert "stands by" in query.said
 
 
@@ -448,7 +448,7 @@ def test_a_cluster_that_may_still_answer_is_waited_for_and_one_that_is_gone_is_l
     assert query.positions("a") == {("t", 0): 5}
     query.look(desired, views, inactive={"a"})
     assert query.positions("b") == {("t", 0): 105}
-    (move,) = query.result.moves
+    (move,) = query.result.moving.moves
     assert (move.request.readable, move.request.marks) == (False, state.marks[T0])
 
 
@@ -539,7 +539,7 @@ def test_retained_positions_say_what_was_read_before() -> None:
         state = ClusterOffsets("ka", discovered=True, retained={"t": RetainedTopic(topic_id, 1, {0: 5})})
         query = Query(a=state, b=reading("kb", t=[0]))
         query.look(back, views, quiet={("b", "t")})
-        (move,) = query.result.moves
+        (move,) = query.result.moving.moves
         assert move.request.read_to == read_to
         assert place(move.request, Log(), Log(*"abcdeUV"))[:2] == (read_to, "exact")
 
@@ -554,7 +554,7 @@ def test_what_was_left_behind_is_known_on_the_way_back() -> None:
     query.answer = None
     back = {"a": wants("t", continues=Continues("b", "records"))}
     query.look(back, {"a": view("ka", t=[20]), "b": view("kb", t=[8])}, quiet={("b", "t")})
-    (move,) = query.result.moves
+    (move,) = query.result.moving.moves
     assert move.request.anchor is not None
     a, b = Log(*"abcdeUVW", *"fgh"), Log(*"abcdefgh")
     placement = place(move.request, b, a)
@@ -723,12 +723,12 @@ def test_the_difference_to_a_checkpoint_says_what_moves_and_what_waits() -> None
     views = {"a": view("ka", t=[5]), "b": view("kb", t=[109])}
     query.answer = Placement(None, "unproved", None, "not there")
     query.look({"b": wants("t", continues=RECORDS)}, views, quiet={("a", "t")})
-    found = topic_changes(before, query.document, views, {}, query.result.moves)
+    found = topic_changes(before, query.document, views, {}, query.result.moving.moves)
     assert [(change.change, change.cluster, change.was) for change in found] == [
         ("waits", "b", "a"),
         ("draining", "a", ""),
     ]
     query.answer = None
     query.look({"b": wants("t", continues=RECORDS)}, views, quiet={("a", "t")})
-    found = topic_changes(before, query.document, views, {}, query.result.moves)
+    found = topic_changes(before, query.document, views, {}, query.result.moving.moves)
     assert found == [TopicChange("moved", "b", "t", 1, 4, "a")]
