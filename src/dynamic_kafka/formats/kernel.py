@@ -6,7 +6,7 @@ A format makes the spec for the kernel (`native/decode/src/spec.rs`, `native/enc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,19 @@ def _decoder(columns: str, spec: str) -> native.Decoder:
     return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec))
 
 
-def encode(column: Column, schema: StructType, spec: Mapping[str, Any]) -> Column:
-    """Return the messages of a column of rows, as `Format.encode` does."""
+def encode(column: Column, schema: StructType, spec: Mapping[str, Any], header: Callable[[], bytes] = bytes) -> Column:
+    """Return the messages of a column of rows, as `Format.encode` does.
+
+    Args:
+        column: The rows.
+        schema: Their fields.
+        spec: The spec for the kernel.
+        header: Returns the bytes with which each message begins. It is called for batches with messages only.
+    """
     text = json.dumps(spec)
 
     def to_bytes(rows: pa.Array) -> native.Encoded:  # plans show its name
-        return native.encoder(arrow_type(nullable(schema)), text)(rows, b"")
+        prefix = header() if rows.null_count < len(rows) else b""
+        return native.encoder(arrow_type(nullable(schema)), text)(rows, prefix)
 
     return encoded(to_bytes, column, schema)

@@ -32,6 +32,7 @@ __all__ = [
     "SchemaId",
     "beginnings",
     "header_values",
+    "id_before",
     "id_of",
     "in_headers",
     "location_option",
@@ -109,6 +110,11 @@ def beginnings(messages: pa.Array, headers: pa.Array | None = None) -> pa.Array:
 
     before = pc.binary_slice(messages, 0, ID_BYTES)
     return before if headers is None else pc.coalesce(pc.binary_slice(headers, 0, GUID_BYTES), before)
+
+
+def id_before(schema_id: int) -> bytes:
+    """Return what a message begins with, for the id of its schema."""
+    return b"\0" + schema_id.to_bytes(ID_BYTES - 1, "big")
 
 
 def id_of(given: native.SchemaId) -> SchemaId:

@@ -31,7 +31,7 @@ from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, te
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, to_be_cut
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_before, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -116,8 +116,7 @@ def batch_encoder(settings: RegistrySettings, subject: str, text: str, schema: S
     def to_avro_confluent(rows: pa.Array) -> native.Encoded:
         header = b""
         if rows.null_count < len(rows):
-            schema_id = schema_registry.client(settings).register(subject, "AVRO", text)
-            header = b"\x00" + schema_id.to_bytes(4, "big")
+            header = id_before(schema_registry.client(settings).register(subject, "AVRO", text))
         return encode(rows, parsed(text), header, cut)
 
     return to_avro_confluent

@@ -18,17 +18,17 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import StructType
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, as_numbers, evaluated
+from dynamic_kafka.formats.arrow import arrow_type, as_numbers
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.json.format import JSON, json_options, options_named, read_spec
+from dynamic_kafka.formats.json.format import JSON, encode_json, json_options, options_named, read_spec
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
-from dynamic_kafka.formats.schema_ids import SchemaId, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_before, in_headers, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -108,14 +108,10 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
             "read. Remove it to write texts and numbers, with a schema that is made from the columns"
         )
 
-    def with_header(messages: pa.Array) -> pa.Array:
-        if messages.null_count == len(messages):
-            return messages
-        schema_id = schema_registry.client(settings).register(subject, _TYPE, text)
-        header = b"\x00" + schema_id.to_bytes(4, "big")
-        return pa.array([None if m is None else header + m for m in messages.to_pylist()], pa.binary())
+    def header() -> bytes:
+        return id_before(schema_registry.client(settings).register(subject, _TYPE, text))
 
-    return evaluated(with_header, BinaryType(), JSON.encode(rows, schema, json_options(_NAME, options)))
+    return encode_json(rows, schema, json_options(_NAME, options), header)
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:

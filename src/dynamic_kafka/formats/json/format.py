@@ -7,7 +7,7 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from dynamic_kafka.spark_versions import TimeType
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["IGNORE_PARSE_ERRORS", "JSON", "json_options", "options_named"]
+__all__ = ["IGNORE_PARSE_ERRORS", "JSON", "encode_json", "json_options", "options_named"]
 
 _FAIL_ON_MISSING_FIELD = Option(
     "json.fail-on-missing-field",
@@ -135,8 +135,9 @@ def _written_spec(options: FormatOptions) -> dict[str, Any]:
     return {"format": "json", "options": style}
 
 
-def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
-    return encode(_without_intervals(row, schema), as_numbers(schema), _written_spec(options))
+def encode_json(row: Column, schema: StructType, options: FormatOptions, header: Callable[[], bytes] = bytes) -> Column:
+    """Return the messages of rows, as `Format.encode` does; `header` is that of `kernel.encode`."""
+    return encode(_without_intervals(row, schema), as_numbers(schema), _written_spec(options), header)
 
 
 def _without_intervals(column: Column, type_: DataType) -> Column:
@@ -165,7 +166,7 @@ JSON = Format(
         *_OTHER_OPTIONS,
     ),
     _decoder,
-    _encode,
+    encode_json,
     _check,
     native=_native,
     native_encode=_native_encode,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES
+from dynamic_kafka.formats.schema_ids import GUID_BYTES, ID_BYTES, id_before
 
 __all__ = ["header_of", "header_size", "message_indexes", "varint"]
 
@@ -45,7 +45,7 @@ def message_indexes(header: bytes) -> list[int]:
 def header_of(schema_id: int, indexes: Sequence[int]) -> bytes:
     """Return the header with a schema's id and message indexes."""
     encoded = b"\0" if list(indexes) == [0] else b"".join(varint(number << 1) for number in (len(indexes), *indexes))
-    return b"\0" + schema_id.to_bytes(4, "big") + encoded
+    return id_before(schema_id) + encoded
 
 
 def _sint64(data: bytes, at: int) -> tuple[int, int]:
