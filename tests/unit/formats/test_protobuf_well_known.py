@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, RowError
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -62,7 +62,7 @@ def written(type_: MessageType, column: DataType, values: list[Any]) -> list[Any
     columns = StructType().add("a", column)
     rows = pa.array([{"a": value} for value in values], arrow_type(columns))
     made = GetMessageClass(type_.descriptor)
-    return [made.FromString(m or b"") for m in encoder(type_, columns, "")(rows, b"").messages.to_pylist()]
+    return [made.FromString(m or b"") for m in all_messages(encoder(type_, columns, "")(rows, b"")).to_pylist()]
 
 
 def serialized(type_: MessageType, value: Any) -> bytes:

@@ -99,7 +99,8 @@ class Cluster:
 
     def kafka_id(self, timeout_s: float) -> str:
         """As that of `ClusterClients`."""
-        return self._answer(lambda: self.leads_to).result(timeout_s)
+        found: str = self._answer(lambda: self.leads_to).result(timeout_s)
+        return found
 
     def note_reports(self) -> None:
         """Note nothing."""
