@@ -64,21 +64,20 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _show(found: Verified) -> None:
-    if found.partitions:
-        show_table(
-            [
-                {
-                    "CLUSTER": report.cluster,
-                    "TOPIC": report.key.topic,
-                    "PARTITION": str(report.key.partition),
-                    "OFFSETS": f"{report.first} to {report.position}",
-                    "RECORDS": str(report.records),
-                    "NOT READ": listed([f"{start} to {end - 1}" for start, end in report.unread], 3) or "-",
-                    "WITHOUT RECORD": str(report.without_record),
-                }
-                for report in found.partitions
-            ]
-        )
+    show_table(
+        [
+            {
+                "CLUSTER": report.cluster,
+                "TOPIC": report.key.topic,
+                "PARTITION": report.key.partition,
+                "OFFSETS": f"{report.first} to {report.position}",
+                "RECORDS": report.records,
+                "NOT READ": listed([f"{start} to {end - 1}" for start, end in report.unread], 3) or None,
+                "WITHOUT RECORD": report.without_record,
+            }
+            for report in found.partitions
+        ]
+    )
     for problem in found.problems:
         show_line(f"Problem: {problem}")
     if found.unknown_files:
@@ -157,8 +156,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _show_days(days: dict[str, int]) -> None:
-    if days:
-        show_table([{"DAY": day or "without a time", "FILES": str(count)} for day, count in days.items()])
+    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in days.items()])
 
 
 def _day(text: str) -> dt.date:

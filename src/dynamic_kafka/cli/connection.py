@@ -16,10 +16,12 @@ __all__ = [
     "GROUP",
     "add_action",
     "add_command",
+    "add_commit_log_arguments",
     "add_connection_arguments",
     "add_option_arguments",
     "add_pairs",
     "add_property_arguments",
+    "add_source",
     "add_timeout",
     "connection_of",
     "count",
@@ -107,6 +109,19 @@ def add_option_arguments(parser: argparse.ArgumentParser) -> None:
     add_pairs(group, "-o", "--option", text=text)
     text = "the options, one KEY=VALUE in a line (Java's properties format)"
     group.add_argument("--options-file", metavar="FILE", type=Path, help=text)
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add `--source`, the source of a checkpoint."""
+    text = "the checkpoint's source, if it has several: 0, 1, ..., or its name"
+    parser.add_argument("--source", metavar="N", help=text)
+
+
+def add_commit_log_arguments(group: Any) -> None:
+    """Add the arguments for the commit log of an exactly-once sink, besides the prefix."""
+    group.add_argument("--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set")
+    text = "a property of the commit log's cluster, if it is another one, such as bootstrap.servers=..."
+    add_pairs(group, "--commit-log-property", text=text)
 
 
 def property_pair(text: str) -> tuple[str, str]:

@@ -13,15 +13,16 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_source,
     add_timeout,
     query_options_of,
     read_text,
 )
+from dynamic_kafka.cli.job import for_one_look, streams_of
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
 from dynamic_kafka.cli.streams.checks import Finding, Result, check_streams, quoted_list
-from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest, plural
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.cli.streams.next_start import NextStart, next_start, with_similar
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, plural
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.configure import SUBSCRIPTIONS, SourceObjects, configure_source
@@ -54,9 +55,7 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "streams", text, _EXAMPLES, _run)
     _add_common(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
-    parser.add_argument(
-        "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
-    )
+    add_source(parser)
     parser.add_argument("--all", action="store_true", help="also show what is as it should be")
     actions = parser.add_subparsers(metavar="validate", title="another action")
     text = "Check a metadata document, for the CI of its owners. No cluster is asked, unless --connect is given."
@@ -81,11 +80,7 @@ def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Do
             objects = SourceObjects(subscriber=StreamSetSubscriber(document.streams))
         else:
             options["stream-pattern"] = ".*"
-    found = configure_source(options, objects).with_default_start(KafkaOffsetsInitializer.latest())
-    timeout_ms = int(args.timeout * 1000)
-    return replace(
-        found, metadata_interval_ms=-1, unavailable_after_ms=timeout_ms, call_timeout_ms=max(1, timeout_ms // 2)
-    )
+    return for_one_look(configure_source(options, objects), args.timeout)
 
 
 # --- what the metadata service says ---------------------------------------------------------------------------------------
@@ -101,17 +96,11 @@ def _run(args: argparse.Namespace) -> int:
             "metadata-service.path=streams.yaml"
         )
     settings = _settings(args, options, None)
-    streams = _described(settings)
+    streams = streams_of(settings)
     findings = check_streams(streams, settings.document_rules, settings.properties)
     if not any(finding.result == "error" for finding in findings):
         findings += _asked(settings)
     return _show_findings(args, streams, findings, every=args.all)
-
-
-def _described(settings: SourceSettings) -> list[KafkaStream]:
-    service = settings.service()
-    with closing(service):
-        return list(settings.subscriber.get_subscribed_streams(service))
 
 
 def _asked(settings: SourceSettings) -> list[Finding]:
@@ -141,9 +130,7 @@ def _topics_found(
         if found.kafka_id:
             ids.setdefault(found.kafka_id, []).append(name)
         missing = sorted(desired.topics & (found.missing | found.unconfirmed))
-        known = topics_of(name, view, settings) if missing else frozenset()
-        for topic in missing:
-            similar = nearest(topic, known)
+        for topic, similar in with_similar(missing, name, view, settings):
             hint = f"did you mean '{similar}'?" if similar else "create it, or correct the name"
             yield Finding("error", f"{where}, topic '{topic}'", "it does not exist, say the brokers", hint)
         for topic in sorted(desired.topics & found.denied):
@@ -219,8 +206,7 @@ def _show_findings(
         )
     else:
         shown = [finding for finding in findings if finding.result != "ok" or every]
-        if shown:
-            show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
+        show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
         clusters = {name for stream in streams for name in stream.clusters}
         topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
         if streams:
@@ -244,7 +230,7 @@ def _diff(args: argparse.Namespace) -> int:
             "No options are given. Give those of the query with -o or --options-file: a checkpoint does not have them"
         )
     settings = _settings(args, options, document)
-    _described(settings)  # a service that fails is an error at once, and not after the query's patience
+    streams_of(settings)  # a service that fails is an error at once, and not after the query's patience
     found = next_start(settings, document)
     stops = found.error is not None or bool(found.unreachable and settings.cluster_failure_mode == "fail")
     differs = any(change.change != "goes on" for change in found.changes) or any(
@@ -271,20 +257,10 @@ def _diff(args: argparse.Namespace) -> int:
 
 def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: SourceSettings, found: NextStart) -> None:
     shown = [change for change in found.changes if change.change != "goes on" or args.all]
-    if shown:
-        show_table(
-            [
-                {
-                    "CHANGE": change.change,
-                    "CLUSTER": change.cluster,
-                    "TOPIC": change.topic,
-                    "PARTITIONS": str(change.partitions),
-                    "READS": str(change.unread),
-                    "BEFORE": change.was or "-",
-                }
-                for change in shown
-            ]
-        )
+    headings = ("CHANGE", "CLUSTER", "TOPIC", "PARTITIONS", "READS", "BEFORE")
+    show_table(
+        [dict(zip(headings, [cell if cell != "" else None for cell in change], strict=True)) for change in shown]
+    )
     for level, text in found.events:
         show_line(f"{level}: {text}")
     if checkpoint.is_unfinished:
