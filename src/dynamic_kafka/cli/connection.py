@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
@@ -25,6 +28,7 @@ __all__ = [
     "add_timeout",
     "connection_of",
     "count",
+    "first_messages",
     "options_of",
     "parse_properties",
     "properties_of",
@@ -42,6 +46,8 @@ Run = Callable[[argparse.Namespace], int]
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_TURN_S = 0.2
+_MOST_MESSAGES = 1000
 _MAX_BYTES = 64 * 2**20
 
 
@@ -236,6 +242,34 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m["code"], 16)) if m["code"] else _SPECIAL.get(m["char"], m["char"]), text)
+
+
+def first_messages(
+    consumer: Consumer, starts: list[TopicPartition], timeout_s: float
+) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+    """Return the timestamp and the code of the error of what comes first from each partition, if something comes in time.
+
+    A message without a timestamp or an error has None there.
+    """
+    waiting = {(tp.topic, tp.partition) for tp in starts}
+    found: dict[tuple[str, int], tuple[int | None, int | None]] = {}
+    deadline = time.monotonic() + timeout_s
+    consumer.assign(starts)
+    try:
+        while waiting and time.monotonic() < deadline:
+            done = []
+            for message in consumer.consume(min(len(waiting), _MOST_MESSAGES), _TURN_S):
+                key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
+                if key in waiting:  # and no error of the whole client
+                    waiting.remove(key)
+                    done.append(TopicPartition(*key))
+                    kind, at_ms = message.timestamp()
+                    found[key] = (at_ms if error is None and kind else None), (None if error is None else error.code())
+            if done:
+                consumer.incremental_unassign(done)
+    finally:
+        consumer.unassign()
+    return found
 
 
 def count(text: str) -> int:

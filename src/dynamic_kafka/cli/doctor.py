@@ -205,7 +205,7 @@ def _show(rows: list[Row], output: str) -> None:
     if output == "json":
         show_json(
             {
-                **{f"{result}_count": counts[result] for result in Result},
+                **{f"{result}_count": counts[result] for result in _WORST_FIRST},
                 "findings": [
                     {
                         "cluster": row.cluster,

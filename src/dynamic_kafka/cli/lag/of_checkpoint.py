@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from dynamic_kafka.cli.connection import first_messages
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag
 from dynamic_kafka.cli.output import now_ms
@@ -26,8 +26,6 @@ __all__ = ["CheckpointLag", "properties_for"]
 
 _GROUP = "dynamic-kafka-lag"
 _AT_ONCE = 16
-_TURN_S = 0.2
-_MOST_MESSAGES = 1000
 # One record of each partition is wanted, and brokers send whole batches.
 _ONE_RECORD = {
     **QUESTIONS,
@@ -191,31 +189,13 @@ class _Cluster:
         """Return the timestamp of the record at or after an offset, for the partitions that show it in time."""
         if not offsets:
             return {}
-        found: dict[tuple[str, int], int] = {}
-        waiting = dict(offsets)
-        deadline = time.monotonic() + self._timeout_s
+        asked = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         try:
-            consumer = self._reading.consumer
-            consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
-            while waiting and time.monotonic() < deadline:
-                done = []
-                for message in consumer.consume(min(len(waiting), _MOST_MESSAGES), _TURN_S):
-                    topic, number = message.topic(), message.partition()
-                    if topic is None or number is None:
-                        continue  # an error of the whole client
-                    key = topic, number
-                    if waiting.pop(key, None) is None:
-                        continue
-                    done.append(TopicPartition(*key))
-                    kind, timestamp_ms = message.timestamp()
-                    if message.error() is None and kind:
-                        found[key] = timestamp_ms
-                if done:
-                    consumer.incremental_unassign(done)
-            consumer.unassign()
+            seen = first_messages(self._reading.consumer, asked, self._timeout_s)
         except KafkaException:
             self._reading.renew()  # the ages stay unknown; the ends are what counts
-        return found
+            return {}
+        return {tp: at_ms for tp, (at_ms, _) in seen.items() if at_ms is not None}
 
 
 def _problem(

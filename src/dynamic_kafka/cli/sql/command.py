@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.connection import read_text
+from dynamic_kafka.cli.connection import add_command, read_text
 from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
@@ -29,17 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _LOOK_S = 0.2
+_EXAMPLES = """examples:
+  dynamic-kafka sql -f tables.sql
+  dynamic-kafka sql --output json -e "CREATE TABLE ...; SELECT * FROM orders" | jq .id
+"""
 
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    parser = commands.add_parser(
-        "sql",
-        help="run Flink SQL on Spark",
-        description="Run Flink SQL on Spark, from a file or at a prompt.",
-        epilog="For example: dynamic-kafka sql -f tables.sql; "
-        'dynamic-kafka sql --output json -e "CREATE TABLE ...; SELECT * FROM orders" | jq .id',
-    )
+    parser = add_command(commands, "sql", "Run Flink SQL on Spark, from a file or at a prompt.", _EXAMPLES)
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - reads standard input")
     parser.add_argument("-e", "--execute", metavar="SQL", help="statements, instead of a file")
     parser.add_argument(
