@@ -6,7 +6,7 @@ import argparse
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.connection import Run, add_action, add_command
+from dynamic_kafka.cli.connection import Run, add_command
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
 from dynamic_kafka.options import duration_ms
@@ -26,11 +26,11 @@ _EXAMPLES = """examples:
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    parser = add_command(commands, "archive", "Compact and verify an archive of records.", _EXAMPLES)
+    parser = add_command(commands, "archive", "Compact and verify an archive of records.", None, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         added.add_argument("path", metavar="PATH", help="the archive: a local path, or an address such as s3a://...")
         return added
 

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
 __all__ = [
     "GROUP",
-    "add_action",
     "add_command",
     "add_commit_log_arguments",
     "add_connection_arguments",
@@ -26,6 +25,7 @@ __all__ = [
     "add_property_arguments",
     "add_source",
     "add_timeout",
+    "addresses_of",
     "connection_of",
     "count",
     "first_messages",
@@ -51,8 +51,8 @@ _MOST_MESSAGES = 1000
 _MAX_BYTES = 64 * 2**20
 
 
-def add_command(commands: Any, name: str, text: str, examples: str, run: Run | None = None) -> argparse.ArgumentParser:
-    """Add a command with examples at the end of its help, and return its parser.
+def add_command(commands: Any, name: str, text: str, run: Run | None, examples: str = "") -> argparse.ArgumentParser:
+    """Add a command, or an action of one, and return its parser. Its examples are at the end of its help.
 
     One that is no group of actions has `run`, with `--output` and `--debug`.
     """
@@ -64,18 +64,10 @@ def add_command(commands: Any, name: str, text: str, examples: str, run: Run | N
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return parser if run is None else _run_by(parser, run)
-
-
-def add_action(actions: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
-    """Add an action of a command, with `--output` and `--debug`, and return its parser."""
-    return _run_by(actions.add_parser(name, help=text, description=text, allow_abbrev=False), run)
-
-
-def _run_by(parser: argparse.ArgumentParser, run: Run) -> argparse.ArgumentParser:
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    parser.set_defaults(run=run)
+    if run is not None:
+        parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+        parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+        parser.set_defaults(run=run)
     return parser
 
 
@@ -159,6 +151,13 @@ def connection_of(args: argparse.Namespace) -> dict[str, str]:
     if not any(found.get(name, "").strip() for name in ADDRESSES):
         raise ConfigurationError("No brokers are given; add --bootstrap-servers host:port")
     return found
+
+
+def addresses_of(properties: Mapping[str, str]) -> frozenset[str]:
+    """Return the addresses of a cluster's brokers as `host:port`, so that two clusters can be compared."""
+    text = ",".join(properties.get(name, "") for name in ADDRESSES)
+    servers = (server.strip().rpartition("://")[2].lower() for server in text.split(","))
+    return frozenset(server if ":" in server else f"{server}:9092" for server in servers if server)
 
 
 def options_of(args: argparse.Namespace) -> dict[str, str]:

@@ -66,7 +66,7 @@ class _Start(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show the next messages of a topic or a stream. Nothing is committed, and no group is joined."
-    parser = add_command(commands, "tail", text, _EXAMPLES, _run)
+    parser = add_command(commands, "tail", text, _run, _EXAMPLES)
     add_connection_arguments(parser, timeout_s=10.0)
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="a topic, with --bootstrap-servers; repeatable"

@@ -126,7 +126,7 @@ class Model:
 
     def _source(self, run: str, now_ms: int) -> SourcePart:
         if run not in self._sources:
-            self._sources[run] = SourcePart(run, now_ms, reported_ms=now_ms)
+            self._sources[run] = SourcePart(run, first_ms=now_ms, reported_ms=now_ms)
         return self._sources[run]
 
     def _take_worker(self, report: WorkerReport, before: _Before, now_ms: int) -> None:
@@ -162,7 +162,7 @@ class Model:
     def _take_sink(self, report: SinkReport, before: _Before, now_ms: int) -> None:
         sink = next((s for s in self._sinks if _is_of(report, s)), None)
         if sink is None:
-            self._sinks.append(sink := SinkPart(now_ms, report, now_ms))
+            self._sinks.append(sink := SinkPart(report, first_ms=now_ms, reported_ms=now_ms))
         sink.query_id, sink.name = report["query_id"] or sink.query_id, report["name"] or sink.name
         _count(sink, report, before, "batches", "dropped", "errors", "dead_letters")
         if report["phase"] != "committing":

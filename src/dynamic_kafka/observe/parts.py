@@ -50,30 +50,36 @@ Tallies = dict[tuple[str, str], dict[int, Tally]]
 Clients = dict[str, dict[str, tuple[int, Mapping[str, float]]]]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """What is known of both. Id and name are Spark's, of the query."""
+
+    first_ms: int
+    reported_ms: int
+    query_id: str = ""
+    name: str = ""
+    errors: int = 0
+    dropped: int = 0
+    clients: Clients = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
+    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+
+
 @dataclass(slots=True)
-class SourcePart:
+class SourcePart(_Part):
     """A run of a source: its last report, and the totals of its workers."""
 
     run: str
-    first_ms: int
     report: SourceReport | None = None
-    reported_ms: int = 0
     gone_ms: int | None = None
-    query_id: str = ""
-    name: str = ""
     tallies: Tallies = field(default_factory=dict)
     decode_errors: dict[tuple[str, str], int] | None = None
     tasks: int = 0
-    errors: int = 0
     given_up: int = 0
     emit_lag_s: dict[str, float] = field(default_factory=dict)
     history_read: HistoryRead = field(default_factory=lambda: HistoryRead(rows=0, bytes=0, read_ms=None))
-    clients: Clients = field(default_factory=dict)
-    counters: dict[str, dict[str, float]] = field(default_factory=dict)
     last_read_ms: int | None = None
-    dropped: int = 0
     watermark_ms: int | None = None
-    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     histories: dict[str, deque[Sample]] = field(default_factory=dict)
 
     @property
@@ -94,25 +100,16 @@ class SourcePart:
 
 
 @dataclass(slots=True)
-class SinkPart:
+class SinkPart(_Part):
     """A sink: its last report, and the totals of its processes."""
 
-    first_ms: int
     report: SinkReport
-    reported_ms: int
     batches: int = 0
-    errors: int = 0
     dead_letters: int = 0
     last_failed: bool | None = None
     records: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     transactions: Transactions | None = None
-    clients: Clients = field(default_factory=dict)
-    counters: dict[str, dict[str, float]] = field(default_factory=dict)
-    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
-    query_id: str = ""
-    name: str = ""
-    dropped: int = 0
 
     @property
     def label(self) -> str:

@@ -108,17 +108,19 @@ class MetricsServer(ThreadingHTTPServer):
     Args:
         host: Where it listens.
         port: The port; 0 for any.
-        token: The token of those that report.
+
+    Attributes:
+        token: The secret that lets a process report.
     """
 
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128  # all workers come at once after a restart
 
-    def __init__(self, host: str, port: int, token: str = "") -> None:
+    def __init__(self, host: str, port: int) -> None:
         if ":" in host:
             self.address_family = socket.AF_INET6
-        self.token = token or secrets.token_urlsafe(32)
+        self.token = secrets.token_urlsafe(32)
         self._model = Model(_now_ms(), __version__)
         self._lock = threading.Lock()
         self.only_loopback = host in _LOOPBACK

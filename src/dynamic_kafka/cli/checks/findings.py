@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Finding", "Result", "error", "note", "ok", "unknown", "warning"]
+__all__ = ["Finding", "Result", "error", "note", "of_error", "ok", "unknown", "warning"]
 
 
 class Result(StrEnum):
@@ -49,6 +49,12 @@ def warning(what: str, remedy: str, where: str = "") -> Finding:
 def error(what: str, remedy: str, where: str = "") -> Finding:
     """Return a finding that has to be repaired."""
     return Finding(Result.ERROR, what, remedy, where)
+
+
+def of_error(problem: Exception) -> Finding:
+    """Return what an error says: our errors have a semicolon between what is wrong and what to do."""
+    what, _, remedy = str(problem).partition("\n")[0].rpartition("; ")
+    return error(what, remedy) if what else error(remedy, "correct the options or the metadata")
 
 
 def unknown(what: str, remedy: str = "") -> Finding:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
+from dynamic_kafka.cli.checks.findings import Finding, error, of_error, ok, unknown, warning
 from dynamic_kafka.cli.job import Job
 from dynamic_kafka.errors import DynamicKafkaError, listed
 from dynamic_kafka.native import kernel
@@ -245,8 +245,7 @@ def check_kernel(_job: Job) -> Iterator[Finding]:
     try:
         version = kernel().__version__
     except DynamicKafkaError as problem:
-        what, _, remedy = str(problem).rpartition("; ")
-        yield error(what, remedy)
+        yield of_error(problem)
     else:
         yield ok(f"the native kernel {version} with librdkafka {libversion()[0]}")
 

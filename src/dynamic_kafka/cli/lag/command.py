@@ -49,7 +49,7 @@ Exit codes: 0 if all is known and within the limits; 1 if a limit is exceeded, o
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show how far a query is behind, worst first."
-    parser = add_command(commands, "lag", text, _EXAMPLES, _run)
+    parser = add_command(commands, "lag", text, _run, _EXAMPLES)
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="the query's checkpoint, as Spark takes it")
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
     add_source(parser)

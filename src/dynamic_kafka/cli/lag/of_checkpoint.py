@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from dynamic_kafka.cli.connection import first_messages
+from dynamic_kafka.cli.connection import addresses_of, first_messages
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag
 from dynamic_kafka.cli.output import now_ms
@@ -17,7 +17,6 @@ from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
-from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.document.document import ClusterOffsets
 from dynamic_kafka.source.document.offsets import topic_id_text
@@ -112,13 +111,9 @@ def properties_for(
     A cluster of the query's options is meant if it has this name, or else one of these brokers. `extra` wins over the
     checkpoint's.
     """
-    servers = _servers(stored)
-    same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & _servers(t.properties)]
+    servers = addresses_of(stored)
+    same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & addresses_of(t.properties)]
     return {**(same[0].properties if same else stored), **extra}
-
-
-def _servers(properties: Mapping[str, str]) -> set[str]:
-    return {s.strip() for key in ADDRESSES for s in properties.get(key, "").split(",") if s.strip()}
 
 
 def _batch(checkpoint: Checkpoint) -> str:

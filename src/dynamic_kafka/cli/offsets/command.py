@@ -9,7 +9,6 @@ from typing import Any
 
 from dynamic_kafka.cli.connection import (
     Run,
-    add_action,
     add_command,
     add_option_arguments,
     add_property_arguments,
@@ -52,11 +51,11 @@ Commands that change something only show it, until you add --execute. Stop the q
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show, compare and change the positions in a checkpoint."
-    parser = add_command(commands, "offsets", text, _EXAMPLES)
+    parser = add_command(commands, "offsets", text, None, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         added.add_argument("checkpoint", metavar="CHECKPOINT", help="a local path, or an address such as s3a://...")
         add_source(added)
         return added

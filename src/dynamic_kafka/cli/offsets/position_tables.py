@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dynamic_kafka.cli.positions import Change, Partition, Position, positions_text
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.cli.positions import Change, Partition, Position, check_chosen, positions_text
 from dynamic_kafka.source.document.checkpoint import Checkpoint
 
 __all__ = ["SHOWN_PARTITIONS", "change_entry", "change_rows", "entry", "exported", "filtered", "position_rows"]
@@ -54,12 +53,7 @@ def exported(checkpoint: Checkpoint, source: str, found: Mapping[Partition, Posi
 
 def filtered(args: argparse.Namespace, found: Mapping[Partition, Position]) -> dict[Partition, Position]:
     """Return the positions that `--cluster` and `--topic` choose; raise `ConfigurationError` for an unknown one."""
-    for what, wanted, known in (
-        ("cluster", args.cluster, {key.cluster for key in found}),
-        ("topic", args.topic, {key.topic for key in found}),
-    ):
-        if unknown := sorted(set(wanted or ()) - known):
-            raise ConfigurationError(f"The checkpoint does not know the {what} '{unknown[0]}'")
+    check_chosen(args.cluster, args.topic, found)
     return {
         key: position
         for key, position in found.items()

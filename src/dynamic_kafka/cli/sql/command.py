@@ -37,7 +37,7 @@ _EXAMPLES = """examples:
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    parser = add_command(commands, "sql", "Run Flink SQL on Spark, from a file or at a prompt.", _EXAMPLES)
+    parser = add_command(commands, "sql", "Run Flink SQL on Spark, from a file or at a prompt.", None, _EXAMPLES)
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - reads standard input")
     parser.add_argument("-e", "--execute", metavar="SQL", help="statements, instead of a file")
     parser.add_argument(

@@ -11,7 +11,6 @@ from typing import Any
 
 from dynamic_kafka.cli.checks.findings import Finding, Result, error, ok, warning
 from dynamic_kafka.cli.connection import (
-    add_action,
     add_command,
     add_option_arguments,
     add_property_arguments,
@@ -55,14 +54,14 @@ _WORST_FIRST = (Result.ERROR, Result.WARNING, Result.NOTE, Result.OK)
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check what the metadata service says, and what a query would do with it."
-    parser = add_command(commands, "streams", text, _EXAMPLES, _run)
+    parser = add_command(commands, "streams", text, _run, _EXAMPLES)
     _add_common(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
     add_source(parser)
     parser.add_argument("--all", action="store_true", help="also show what is as it should be")
     actions = parser.add_subparsers(metavar="validate", title="another action")
     text = "Check a metadata document, for the CI of its owners. No cluster is asked, unless --connect is given."
-    validating = add_action(actions, "validate", text, _validate)
+    validating = add_command(actions, "validate", text, _validate)
     validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
     validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
     validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")

@@ -16,7 +16,6 @@ from typing import Any
 
 from dynamic_kafka.cli.connection import (
     Run,
-    add_action,
     add_command,
     add_commit_log_arguments,
     add_connection_arguments,
@@ -65,11 +64,11 @@ _OWNED = (
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "List, describe, commit and abort the open transactions of an exactly-once sink."
-    parser = add_command(commands, "transactions", text, "")
+    parser = add_command(commands, "transactions", text, None)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         add_connection_arguments(added)
         _add_sink_arguments(added, prefix_required=name != "list")
         return added
