@@ -250,7 +250,7 @@ def first_messages(
 
     A message without a timestamp or an error has None there.
     """
-    waiting = {(tp.topic, tp.partition) for tp in starts}
+    waiting: dict[tuple[str | None, int | None], TopicPartition] = {(tp.topic, tp.partition): tp for tp in starts}
     found: dict[tuple[str, int], tuple[int | None, int | None]] = {}
     deadline = time.monotonic() + timeout_s
     consumer.assign(starts)
@@ -258,12 +258,13 @@ def first_messages(
         while waiting and time.monotonic() < deadline:
             done = []
             for message in consumer.consume(min(len(waiting), _MOST_MESSAGES), _TURN_S):
-                key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
-                if key in waiting:  # and no error of the whole client
-                    waiting.remove(key)
-                    done.append(TopicPartition(*key))
-                    kind, at_ms = message.timestamp()
-                    found[key] = (at_ms if error is None and kind else None), (None if error is None else error.code())
+                tp, error = waiting.pop((message.topic(), message.partition()), None), message.error()
+                if tp is None:  # an error of the whole client
+                    continue
+                done.append(tp)
+                kind, at_ms = message.timestamp()
+                code = None if error is None else error.code()
+                found[tp.topic, tp.partition] = at_ms if error is None and kind else None, code
             if done:
                 consumer.incremental_unassign(done)
     finally:

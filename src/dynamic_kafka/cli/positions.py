@@ -228,16 +228,10 @@ def _not_known(what: str, name: str, known: Collection[str], where: str = "") ->
     return ConfigurationError(f"The checkpoint does not know the {what} '{name}'{where}; it has {there}{hint}")
 
 
-def check_chosen(
-    clusters: Collection[str] | None, topics: Collection[str] | None, known: Collection[Partition | tuple[str, str]]
-) -> None:
-    """Raise `ConfigurationError` if a cluster or a topic that is chosen is not among those that are known."""
-    for what, chosen, names in (
-        ("cluster", clusters, {key[0] for key in known}),
-        ("topic", topics, {key[1] for key in known}),
-    ):
-        if unknown := sorted(set(chosen or ()) - names):
-            raise _not_known(what, unknown[0], names)
+def check_chosen(what: str, chosen: Collection[str] | None, known: Collection[str]) -> None:
+    """Raise `ConfigurationError` if a name that is chosen is not among those that a checkpoint knows."""
+    if unknown := sorted(set(chosen or ()) - set(known)):
+        raise _not_known(what, unknown[0], known)
 
 
 def postponed(document: Document, names: Iterable[str]) -> Document:

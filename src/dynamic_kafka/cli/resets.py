@@ -59,7 +59,8 @@ def reset_document(
         ClusterUnavailableError: If a cluster does not answer, or does not have a topic.
         CheckpointError: If another cluster answers.
     """
-    check_chosen(clusters, topics, {(name, topic) for name, s in document.clusters.items() for topic in s.topics})
+    check_chosen("cluster", clusters, document.clusters)
+    check_chosen("topic", topics, {topic for state in document.clusters.values() for topic in state.topics})
     found: dict[Partition, int] = {}
     states = dict(document.clusters)
     for name, state in document.clusters.items():

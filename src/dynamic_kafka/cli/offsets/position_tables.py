@@ -53,7 +53,8 @@ def exported(checkpoint: Checkpoint, source: str, found: Mapping[Partition, Posi
 
 def filtered(args: argparse.Namespace, found: Mapping[Partition, Position]) -> dict[Partition, Position]:
     """Return the positions that `--cluster` and `--topic` choose; raise `ConfigurationError` for an unknown one."""
-    check_chosen(args.cluster, args.topic, found)
+    check_chosen("cluster", args.cluster, {key.cluster for key in found})
+    check_chosen("topic", args.topic, {key.topic for key in found})
     return {
         key: position
         for key, position in found.items()
