@@ -19,7 +19,7 @@ from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
 from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
 from dynamic_kafka.cli.sql.session import calls_to_spark, start_environment
-from dynamic_kafka.cli.sql.status import StatusLine, status_while
+from dynamic_kafka.cli.sql.status import status_while
 from dynamic_kafka.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -101,12 +101,11 @@ def _run_all(environment: TableEnvironment, script: str, statements: Iterable[St
 
 def _wait(jobs: list[Job]) -> None:
     """Wait until all jobs have ended, and show what they do; raise the error of one that fails."""
-    line = StatusLine()
-    try:
-        with calls_to_spark() as pressed:
-            while not pressed and (running := [job for job in jobs if not job.ended()]):  # asks all of them
-                if line.wanted():
-                    line.show(summary([(job.name, job.query.lastProgress) for job in running]))
-                time.sleep(_LOOK_S)
-    finally:
-        line.close()
+    running = jobs
+
+    def what_runs() -> str:
+        return summary([(job.name, job.query.lastProgress) for job in running])
+
+    with calls_to_spark() as pressed, status_while(what_runs):
+        while not pressed and (running := [job for job in jobs if not job.ended()]):  # asks all of them
+            time.sleep(_LOOK_S)
