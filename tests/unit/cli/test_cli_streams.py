@@ -32,7 +32,7 @@ def stream(name: str, **clusters: tuple[set[str], Mapping[str, str]]) -> KafkaSt
 
 def found(*streams: KafkaStream) -> list[tuple[str, str, str]]:
     """The findings, without remedies."""
-    return [finding[:3] for finding in check_streams(streams, None)]
+    return [(finding.result, finding.where, finding.what) for finding in check_streams(streams, None)]
 
 
 def test_metadata_as_they_should_be() -> None:

@@ -400,7 +400,7 @@ def _row(found: TransactionView) -> dict[str, Any]:
 def _details(view: CommitLogView, found: TransactionView) -> dict[str, Any]:
     """Return everything about a transaction, by name."""
     row, seen = _row(found), found.description
-    pairs = {"Transactional id": found.transactional_id, "State": _state(found)}
+    pairs: dict[str, Any] = {"Transactional id": found.transactional_id, "State": _state(found)}
     if seen is not None:
         began = datetime.fromtimestamp(seen.started_at_ms / 1000, UTC) if seen.started_at_ms >= 0 else None
         pairs |= {
