@@ -18,7 +18,7 @@ import enum
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from dynamic_kafka.errors import OffsetResolutionError, listed
 
@@ -139,7 +139,7 @@ class KafkaOffsetsInitializer:
         Args:
             timestamp: Milliseconds since 1970.
         """
-        return PartitionTimestamps({}, timestamp)
+        return _Timestamp(timestamp)
 
     @staticmethod
     def offsets(
@@ -167,7 +167,7 @@ class KafkaOffsetsInitializer:
 
 @dataclass(frozen=True, repr=False)
 class _Word(KafkaOffsetsInitializer):
-    word: str
+    word: Literal["earliest", "latest", "committed"]
     reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
 
     @property
@@ -187,6 +187,19 @@ class _Word(KafkaOffsetsInitializer):
     def __repr__(self) -> str:
         reset = f", reset={self.reset.value}" if self.word == "committed" else ""
         return f"KafkaOffsetsInitializer({self.word}{reset})"
+
+
+@dataclass(frozen=True, repr=False)
+class _Timestamp(KafkaOffsetsInitializer):
+    timestamp_ms: int
+
+    def get_partition_offsets(
+        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
+    ) -> dict[KafkaTopicPartition, int]:
+        return _by_time(dict.fromkeys(partitions, self.timestamp_ms), retriever, strict=False)
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsInitializer(timestamp={self.timestamp_ms})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,8 +226,6 @@ class PartitionTimestamps(KafkaOffsetsInitializer):
         return _by_time(times_ms, retriever, strict=self.strict)
 
     def __repr__(self) -> str:
-        if not self.timestamps_ms and not self.strict:
-            return f"KafkaOffsetsInitializer(timestamp={self.default_ms})"
         return f"KafkaOffsetsInitializer({len(self.timestamps_ms)} timestamps, default={self.default_ms})"
 
 
@@ -246,7 +257,7 @@ class _Offsets(KafkaOffsetsInitializer):
             else:
                 unlisted.append(tp)
         for word, tps in by_word.items():
-            found |= _Word(word).get_partition_offsets(tps, retriever)
+            found |= _Word(_word(word)).get_partition_offsets(tps, retriever)
         if unlisted and self.option == "endingOffsets":
             raise OffsetResolutionError(
                 f"Option 'endingOffsets' does not name {_names(unlisted)} on cluster '{retriever.cluster_id}'; list every "
@@ -274,7 +285,7 @@ def _reset(
             "strategy is set; commit offsets for the group first, or choose the reset strategy 'earliest' or 'latest'",
             cluster_id=retriever.cluster_id,
         )
-    return _Word(reset.value).get_partition_offsets(partitions, retriever)
+    return _Word(_word(reset.value)).get_partition_offsets(partitions, retriever)
 
 
 def _by_time(
@@ -295,6 +306,11 @@ def _by_time(
 
 def _names(partitions: Collection[KafkaTopicPartition]) -> str:
     return listed((f"{topic}-{partition}" for topic, partition in sorted(partitions)), 5)
+
+
+def _word(text: str) -> Literal["earliest", "latest", "committed"]:
+    assert text in _WORDS, text
+    return text  # type: ignore[return-value]  # narrowed by the assertion
 
 
 def checked_offsets(
@@ -349,13 +365,13 @@ def initializer_from_json(value: Any, *, option: str = "") -> KafkaOffsetsInitia
     if isinstance(value, str):
         if value not in _WORDS:
             raise ValueError(f"{value!r} is not one of {', '.join(_WORDS)}")
-        return _Word(value)
+        return _Word(_word(value))
     if not isinstance(value, Mapping) or not value:
         raise ValueError(
             f"expected one of {', '.join(_WORDS)}, {{timestamp: <ms>}} or {{<topic>: {{<partition>: <offset>}}}}"
         )
     if set(value) == {"timestamp"} and not isinstance(value["timestamp"], Mapping | str):
-        return PartitionTimestamps({}, _non_negative(value["timestamp"], "a timestamp in milliseconds"))
+        return _Timestamp(_non_negative(value["timestamp"], "a timestamp in milliseconds"))
     if isinstance(value.get("timestamps"), list):  # Spark's options by partition, as the offset document keeps them
         times = {
             KafkaTopicPartition(str(t), _partition(p)): _non_negative(ms, "a time") for t, p, ms in value["timestamps"]
@@ -410,7 +426,7 @@ def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
             return {"committed": reset.value}
         case _Word(word):
             return word
-        case PartitionTimestamps(timestamps_ms, int(timestamp_ms), strict=False) if not timestamps_ms:
+        case _Timestamp(timestamp_ms):
             return {"timestamp": timestamp_ms}
         case _Offsets(listed, by_topic) if listed or by_topic:
             result: dict[str, Any] = dict(sorted(by_topic.items()))
