@@ -127,20 +127,17 @@ def delta(table: str) -> Target:
         del batch_id  # merging a batch twice has the same result as merging it once
         spark = upserts.sparkSession
         target: Any = DeltaTable.forPath(spark, table) if "/" in table else DeltaTable.forName(spark, table)
-        keys = deletes.columns
-        changes = upserts.withColumn("__gone", F.lit(False)).unionByName(
-            deletes.withColumn("__gone", F.lit(True)), allowMissingColumns=True
-        )
+        changes = _both(upserts, deletes)
         same = F.lit(True)
-        for key in keys:
+        for key in deletes.columns:
             same = same & F.col(f"target.{quoted(key)}").eqNullSafe(F.col(f"changes.{quoted(key)}"))
         row = {quoted(name): F.col(f"changes.{quoted(name)}") for name in upserts.columns}
         (
             target.alias("target")
             .merge(changes.alias("changes"), same)
-            .whenMatchedDelete("changes.__gone")
+            .whenMatchedDelete(f"changes.{_GONE}")
             .whenMatchedUpdate(set=row)
-            .whenNotMatchedInsert("NOT changes.__gone", values=row)
+            .whenNotMatchedInsert(f"NOT changes.{_GONE}", values=row)
             .execute()
         )
 
@@ -158,12 +155,16 @@ def merge_into(table: str) -> Target:
 
     def merge(upserts: DataFrame, deletes: DataFrame, batch_id: int) -> None:
         del batch_id  # merging a batch twice has the same result as merging it once
-        changes = upserts.withColumn(_GONE, F.lit(False)).unionByName(
-            deletes.withColumn(_GONE, F.lit(True)), allowMissingColumns=True
-        )
-        merge_changes(changes, table, deletes.columns, None)
+        merge_changes(_both(upserts, deletes), table, deletes.columns, None)
 
     return merge
+
+
+def _both(upserts: DataFrame, deletes: DataFrame) -> DataFrame:
+    """Return rows to insert and keys to delete as one DataFrame, with the column `__gone`."""
+    return upserts.withColumn(_GONE, F.lit(False)).unionByName(
+        deletes.withColumn(_GONE, F.lit(True)), allowMissingColumns=True
+    )
 
 
 def merge_changes(changes: DataFrame, table: str, keys: Sequence[str], order: str | None) -> None:

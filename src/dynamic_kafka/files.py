@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,8 @@ class Files:
         """
         from pyarrow.fs import FileSelector, FileType
 
-        try:
+        with self._failing(folder, "listed"):
             found = self._fs.get_file_info(FileSelector(self.full(folder), allow_not_found=True))
-        except failures() as error:
-            raise self._error(f"{self.shown(folder)} cannot be listed: {failure_reason(error)}") from error
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
             for info in found
@@ -64,16 +64,14 @@ class Files:
         Raises:
             DynamicKafkaError: If it cannot be read, with the file and the reason.
         """
+        with self._failing(path, "read"), self._fs.open_input_stream(self.full(path)) as stream:
+            data = bytes(stream.read(_MAX_BYTES + 1))
+        if len(data) > _MAX_BYTES:
+            raise self._error(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
         try:
-            with self._fs.open_input_stream(self.full(path)) as stream:
-                data = bytes(stream.read(_MAX_BYTES + 1))
-            if len(data) > _MAX_BYTES:
-                raise self._error(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
             return data.decode()
         except UnicodeDecodeError:
             raise self._error(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be read: {failure_reason(error)}") from error
 
     def create(self, path: str, text: str) -> bool:
         """Write a new file; return False if there is one already.
@@ -86,14 +84,13 @@ class Files:
             self._write(path, text)
             return True
         temporary = self._temporary(path, text)
-        try:
-            os.link(temporary, self.full(path))
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
-        finally:
-            temporary.unlink()
+        with self._failing(path, "written"):
+            try:
+                os.link(temporary, self.full(path))
+            except FileExistsError:
+                return False
+            finally:
+                temporary.unlink()
         self._drop_checksum(path)  # of a file that was here before
         return True
 
@@ -103,30 +100,25 @@ class Files:
             self._write(path, text)
             return
         temporary = self._temporary(path, text)
-        try:
-            self._drop_checksum(path)
-            temporary.replace(self.full(path))
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+        with self._failing(path, "written"):
+            try:
+                self._drop_checksum(path)
+                temporary.replace(self.full(path))
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
 
     def delete(self, path: str) -> None:
         """Delete a file; one that does not exist is no error."""
-        try:
+        with self._failing(path, "deleted"), suppress(FileNotFoundError):
             self._fs.delete_file(self.full(path))
-        except FileNotFoundError:
-            return
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be deleted: {failure_reason(error)}") from error
 
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return the paths of all files, also in folders within, with size and time of the last change in milliseconds."""
         from pyarrow.fs import FileSelector, FileType
 
-        try:
+        with self._failing("", "listed"):
             found = self._fs.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True))
-        except failures() as error:
-            raise self._error(f"{self.location} cannot be listed: {failure_reason(error)}") from error
         return {
             info.path.removeprefix(self._root).lstrip("/"): (info.size or 0, self._changed_ns(info) // 1_000_000)
             for info in found
@@ -141,18 +133,24 @@ class Files:
     def reveal(self, path: str) -> None:
         """Give a complete file, which was written to `hidden(path)`, its name; on a local disk it is then safe there."""
         hidden = self.hidden(path)
-        try:
+        with self._failing(path, "written"):
             if self._is_local:
                 with Path(self.full(hidden)).open("rb") as file:
                     os.fsync(file.fileno())
             if hidden != path:
                 self._fs.move(self.full(hidden), self.full(path))
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
-        return f"{self.location}/{path}"
+        return f"{self.location}/{path}".rstrip("/")
+
+    @contextmanager
+    def _failing(self, path: str, what: str) -> Iterator[None]:
+        """Let an error of the file system say which file cannot be read, written or the like, and why."""
+        try:
+            yield
+        except failures() as error:
+            raise self._error(f"{self.shown(path)} cannot be {what}: {failure_reason(error)}") from error
 
     def _changed_ns(self, info: Any) -> int:
         if info.mtime_ns is not None:
@@ -179,32 +177,29 @@ class Files:
     def _exists(self, path: str) -> bool:
         from pyarrow.fs import FileType
 
-        try:
+        with self._failing(path, "looked at"):
             return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be looked at: {failure_reason(error)}") from error
 
     def _write(self, path: str, text: str) -> None:
-        try:
+        with self._failing(path, "written"):
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
             with self._fs.open_output_stream(self.full(path)) as stream:
                 stream.write(text.encode())
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
 
     def _temporary(self, path: str, text: str) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
         place = Path(self.full(path))
         temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise self._error(f"{self.shown(path)} cannot be written: {failure_reason(error)}") from error
+        with self._failing(path, "written"):
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with temporary.open("w", encoding="utf-8", newline="") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
         return temporary
 
     def _drop_checksum(self, path: str) -> None:

@@ -55,7 +55,6 @@ PURE = {
         "observe.status",
         "observe.parts",
         "observe.model",
-        "observe.labels",
         "observe.words",
         "observe.summary",
         "observe.series",

@@ -24,6 +24,7 @@ __all__ = [
     "RecordDeserializer",
     "SimpleStringSchema",
     "ValueDeserializer",
+    "apply",
 ]
 
 ValueDeserializer: TypeAlias = "Column | str | Callable[[Column], Column]"
@@ -89,11 +90,11 @@ class KafkaRecordDeserializationSchema:
         return deserialize
 
 
-def apply(deserializer: ValueDeserializer, value: Column) -> Column:
-    """Return the deserialized column. A given column or expression refers to `value` by name."""
+def apply(expression: ValueDeserializer, value: Column) -> Column:
+    """Return a column made of `value`. A given column or expression refers to it by name."""
     from pyspark.sql import Column
     from pyspark.sql import functions as F  # noqa: N812
 
-    if isinstance(deserializer, Column):
-        return deserializer
-    return F.expr(deserializer) if isinstance(deserializer, str) else deserializer(value)
+    if isinstance(expression, Column):
+        return expression
+    return F.expr(expression) if isinstance(expression, str) else expression(value)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from dynamic_kafka.builders.deserializers import ArrowDeserializer, SimpleStringSchema
+from dynamic_kafka.builders.deserializers import ArrowDeserializer, SimpleStringSchema, ValueDeserializer, apply
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 
@@ -31,7 +31,7 @@ __all__ = [
     "RowExpression",
 ]
 
-RowExpression: TypeAlias = "Column | str | Callable[[Column], Column]"
+RowExpression: TypeAlias = ValueDeserializer
 RecordSerializer: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
 _ORDER = ("key", "value", "topic", "headers", "timestamp", "cluster")
@@ -101,16 +101,11 @@ class KafkaRecordSerializationSchema:
 
 
 def _column(name: str, expression: RowExpression) -> Column:
-    from pyspark.sql import Column
     from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-    if isinstance(expression, Column):
-        return expression
-    if isinstance(expression, str):
-        return F.expr(expression)
     if isinstance(expression, SimpleStringSchema):
         return F.encode(F.col(name), expression.charset)
-    return expression(F.struct("*"))
+    return apply(expression, F.struct("*"))
 
 
 class KafkaRecordSerializationSchemaBuilder:

@@ -6,7 +6,7 @@ import argparse
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.connection import Run, add_action, add_command
+from dynamic_kafka.cli.connection import Run, add_command
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
 from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
 from dynamic_kafka.options import duration_ms
@@ -26,11 +26,11 @@ _EXAMPLES = """examples:
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    parser = add_command(commands, "archive", "Compact and verify an archive of records.", _EXAMPLES)
+    parser = add_command(commands, "archive", "Compact and verify an archive of records.", None, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         added.add_argument("path", metavar="PATH", help="the archive: a local path, or an address such as s3a://...")
         return added
 
@@ -64,21 +64,20 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _show(found: Verified) -> None:
-    if found.partitions:
-        show_table(
-            [
-                {
-                    "CLUSTER": report.cluster,
-                    "TOPIC": report.key.topic,
-                    "PARTITION": str(report.key.partition),
-                    "OFFSETS": f"{report.first} to {report.position}",
-                    "RECORDS": str(report.records),
-                    "NOT READ": listed([f"{start} to {end - 1}" for start, end in report.unread], 3) or "-",
-                    "WITHOUT RECORD": str(report.without_record),
-                }
-                for report in found.partitions
-            ]
-        )
+    show_table(
+        [
+            {
+                "CLUSTER": report.cluster,
+                "TOPIC": report.key.topic,
+                "PARTITION": report.key.partition,
+                "OFFSETS": f"{report.first} to {report.position}",
+                "RECORDS": report.records,
+                "NOT READ": listed([f"{start} to {end - 1}" for start, end in report.unread], 3) or None,
+                "WITHOUT RECORD": report.without_record,
+            }
+            for report in found.partitions
+        ]
+    )
     for problem in found.problems:
         show_line(f"Problem: {problem}")
     if found.unknown_files:
@@ -157,8 +156,7 @@ def _compact(args: argparse.Namespace) -> int:
 
 
 def _show_days(days: dict[str, int]) -> None:
-    if days:
-        show_table([{"DAY": day or "without a time", "FILES": str(count)} for day, count in days.items()])
+    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in days.items()])
 
 
 def _day(text: str) -> dt.date:

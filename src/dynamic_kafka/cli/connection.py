@@ -5,24 +5,30 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 
 __all__ = [
     "GROUP",
-    "add_action",
     "add_command",
+    "add_commit_log_arguments",
     "add_connection_arguments",
     "add_option_arguments",
     "add_pairs",
     "add_property_arguments",
+    "add_source",
     "add_timeout",
+    "addresses_of",
     "connection_of",
     "count",
+    "first_messages",
     "options_of",
     "parse_properties",
     "properties_of",
@@ -40,11 +46,13 @@ Run = Callable[[argparse.Namespace], int]
 _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_TURN_S = 0.2
+_MOST_MESSAGES = 1000
 _MAX_BYTES = 64 * 2**20
 
 
-def add_command(commands: Any, name: str, text: str, examples: str, run: Run | None = None) -> argparse.ArgumentParser:
-    """Add a command with examples at the end of its help, and return its parser.
+def add_command(commands: Any, name: str, text: str, run: Run | None, examples: str = "") -> argparse.ArgumentParser:
+    """Add a command, or an action of one, and return its parser. Its examples are at the end of its help.
 
     One that is no group of actions has `run`, with `--output` and `--debug`.
     """
@@ -56,18 +64,10 @@ def add_command(commands: Any, name: str, text: str, examples: str, run: Run | N
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return parser if run is None else _run_by(parser, run)
-
-
-def add_action(actions: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
-    """Add an action of a command, with `--output` and `--debug`, and return its parser."""
-    return _run_by(actions.add_parser(name, help=text, description=text, allow_abbrev=False), run)
-
-
-def _run_by(parser: argparse.ArgumentParser, run: Run) -> argparse.ArgumentParser:
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
-    parser.set_defaults(run=run)
+    if run is not None:
+        parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+        parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
+        parser.set_defaults(run=run)
     return parser
 
 
@@ -109,6 +109,19 @@ def add_option_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--options-file", metavar="FILE", type=Path, help=text)
 
 
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add `--source`, the source of a checkpoint."""
+    text = "the checkpoint's source, if it has several: 0, 1, ..., or its name"
+    parser.add_argument("--source", metavar="N", help=text)
+
+
+def add_commit_log_arguments(group: Any) -> None:
+    """Add the arguments for the commit log of an exactly-once sink, besides the prefix."""
+    group.add_argument("--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set")
+    text = "a property of the commit log's cluster, if it is another one, such as bootstrap.servers=..."
+    add_pairs(group, "--commit-log-property", text=text)
+
+
 def property_pair(text: str) -> tuple[str, str]:
     """Parse `key=value` for argparse. The error does not repeat the text, which may be a secret."""
     key, equals, value = text.partition("=")
@@ -138,6 +151,13 @@ def connection_of(args: argparse.Namespace) -> dict[str, str]:
     if not any(found.get(name, "").strip() for name in ADDRESSES):
         raise ConfigurationError("No brokers are given; add --bootstrap-servers host:port")
     return found
+
+
+def addresses_of(properties: Mapping[str, str]) -> frozenset[str]:
+    """Return the addresses of a cluster's brokers as `host:port`, so that two clusters can be compared."""
+    text = ",".join(properties.get(name, "") for name in ADDRESSES)
+    servers = (server.strip().rpartition("://")[2].lower() for server in text.split(","))
+    return frozenset(server if ":" in server else f"{server}:9092" for server in servers if server)
 
 
 def options_of(args: argparse.Namespace) -> dict[str, str]:
@@ -221,6 +241,35 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m["code"], 16)) if m["code"] else _SPECIAL.get(m["char"], m["char"]), text)
+
+
+def first_messages(
+    consumer: Consumer, starts: list[TopicPartition], timeout_s: float
+) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+    """Return the timestamp and the code of the error of what comes first from each partition, if something comes in time.
+
+    A message without a timestamp or an error has None there.
+    """
+    waiting: dict[tuple[str | None, int | None], TopicPartition] = {(tp.topic, tp.partition): tp for tp in starts}
+    found: dict[tuple[str, int], tuple[int | None, int | None]] = {}
+    deadline = time.monotonic() + timeout_s
+    consumer.assign(starts)
+    try:
+        while waiting and time.monotonic() < deadline:
+            done = []
+            for message in consumer.consume(min(len(waiting), _MOST_MESSAGES), _TURN_S):
+                tp, error = waiting.pop((message.topic(), message.partition()), None), message.error()
+                if tp is None:  # an error of the whole client
+                    continue
+                done.append(tp)
+                kind, at_ms = message.timestamp()
+                code = None if error is None else error.code()
+                found[tp.topic, tp.partition] = at_ms if error is None and kind else None, code
+            if done:
+                consumer.incremental_unassign(done)
+    finally:
+        consumer.unassign()
+    return found
 
 
 def count(text: str) -> int:

@@ -86,7 +86,7 @@ class Row(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check whether this machine and the clusters of a query are fit for it. Nothing is changed."
-    parser = add_command(commands, "doctor", text, _EXAMPLES, _run)
+    parser = add_command(commands, "doctor", text, _run, _EXAMPLES)
     add_option_arguments(parser)
     parser.add_argument("--write", action="store_true", help="the options are those of a sink")
     add_connection_arguments(parser, timeout_s=5.0)
@@ -205,7 +205,7 @@ def _show(rows: list[Row], output: str) -> None:
     if output == "json":
         show_json(
             {
-                **{f"{result}_count": counts[result] for result in Result},
+                **{f"{result}_count": counts[result] for result in _WORST_FIRST},
                 "findings": [
                     {
                         "cluster": row.cluster,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
+from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.options import Option, option_names
@@ -17,7 +20,7 @@ from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SOURCE_OPTIONS, configure_source
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["Job", "Purpose", "Target", "job_of", "snapshot_of"]
+__all__ = ["Job", "Purpose", "Target", "for_one_look", "job_of", "snapshot_of", "streams_of"]
 
 Purpose = Literal["reading", "writing", "exactly-once"]
 """What a query does on a cluster. Writing is that with the guarantees `none` and `at-least-once`."""
@@ -72,17 +75,30 @@ def job_of(options: Mapping[str, str], *, write: bool = False) -> Job:
     return _of_sink(configure_sink(options)) if only_sink or write else _of_source(configure_source(options))
 
 
-def snapshot_of(settings: SourceSettings) -> Snapshot:
+def streams_of(settings: SourceSettings) -> list[KafkaStream]:
     """Return what the metadata service says now about the streams that a source reads.
 
     Raises:
         Exception: Any exception of the metadata service.
     """
-    service = settings.service()
-    try:
-        return make_snapshot(settings.subscriber.get_subscribed_streams(service))
-    finally:
-        service.close()
+    with closing(settings.service()) as service:
+        return list(settings.subscriber.get_subscribed_streams(service))
+
+
+def snapshot_of(settings: SourceSettings) -> Snapshot:
+    """Return the same as a snapshot."""
+    return make_snapshot(streams_of(settings))
+
+
+def for_one_look(settings: SourceSettings, timeout_s: float) -> SourceSettings:
+    """Return the settings of a source for one look at its clusters, which may take so long."""
+    timeout_ms = int(timeout_s * 1000)
+    return replace(
+        settings.with_default_start(KafkaOffsetsInitializer.latest()),
+        metadata_interval_ms=-1,
+        unavailable_after_ms=timeout_ms,
+        call_timeout_ms=max(1, timeout_ms // 2),
+    )
 
 
 def _of_source(settings: SourceSettings) -> Job:

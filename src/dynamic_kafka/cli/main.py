@@ -16,8 +16,13 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dynamic_kafka.cli import archive, doctor, lag, offsets, sql, streams, tail, transactions
+from dynamic_kafka.cli import archive, doctor, tail
+from dynamic_kafka.cli.lag import command as lag
+from dynamic_kafka.cli.offsets import command as offsets
 from dynamic_kafka.cli.output import complain, warn
+from dynamic_kafka.cli.sql import command as sql
+from dynamic_kafka.cli.streams import command as streams
+from dynamic_kafka.cli.transactions import command as transactions
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]

@@ -68,9 +68,10 @@ def complain(text: str) -> None:
     sys.stderr.write("dynamic-kafka: error: " + "\n".join(lines) + "\n")
 
 
-def show_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Write rows as a table, see `show_rows`. There is at least one row, and all have the same columns."""
-    show_rows(list(rows[0]), [list(row.values()) for row in rows])
+def show_table(rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows as a table, see `show_rows`; nothing without a row. All have the same columns, and None is `-`."""
+    if rows:
+        show_rows(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
 
 
 def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: AbstractSet[int] = frozenset()) -> None:
@@ -138,11 +139,11 @@ def write_text(path: Path, text: str, argument: str) -> None:
         ) from None
 
 
-def show_details(pairs: Mapping[str, str]) -> None:
+def show_details(pairs: Mapping[str, object]) -> None:
     """Write names and values, one pair per line."""
     width = max(map(len, pairs))
-    for name, text in pairs.items():
-        show_line(f"{name.ljust(width)}  {text}")
+    for name, value in pairs.items():
+        show_line(f"{name.ljust(width)}  {_cell(value)}")
 
 
 def now_ms() -> int:
@@ -161,6 +162,10 @@ def duration(milliseconds: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit} {seconds % size // part} {smaller}"
     return f"{seconds} s"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _printable(text: str) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "Partition",
     "Position",
     "changes",
+    "check_chosen",
     "parse_position",
     "parse_positions",
     "positions",
@@ -207,14 +208,11 @@ def _check_known(document: Document, wanted: Collection[Partition]) -> None:
     for partition in sorted(wanted):
         state = document.clusters.get(partition.cluster)
         if state is None:
-            raise _unknown(partition.cluster, document)
+            raise _not_known("cluster", partition.cluster, document.clusters)
         tp = KafkaTopicPartition(partition.topic, partition.partition)
         if partition.topic not in state.topics and partition.topic not in state.retained:
             topics = {**state.topics, **state.retained}
-            raise ConfigurationError(
-                f"The checkpoint does not know the topic '{partition.topic}' of cluster '{partition.cluster}'; it has "
-                f"{_named(topics)}{suggestion(partition.topic, topics)}"
-            )
+            raise _not_known("topic", partition.topic, topics, f" of cluster '{partition.cluster}'")
         kept = state.retained.get(partition.topic)
         if tp not in state.ranges and tp not in state.unresolved and (kept is None or tp.partition not in kept.offsets):
             raise ConfigurationError(
@@ -223,15 +221,17 @@ def _check_known(document: Document, wanted: Collection[Partition]) -> None:
             )
 
 
-def _named(names: Iterable[str]) -> str:
-    return listed([f"'{name}'" for name in sorted(names)], 5) or "none"
+def _not_known(what: str, name: str, known: Collection[str], where: str = "") -> ConfigurationError:
+    """Return the error of a name that a checkpoint does not know; it is `where` that something is known."""
+    there = listed([f"'{one}'" for one in sorted(known)], 5) or "none"
+    hint = suggestion(name, known)
+    return ConfigurationError(f"The checkpoint does not know the {what} '{name}'{where}; it has {there}{hint}")
 
 
-def _unknown(cluster: str, document: Document) -> ConfigurationError:
-    hint = suggestion(cluster, document.clusters)
-    return ConfigurationError(
-        f"The checkpoint does not know the cluster '{cluster}'; it has {_named(document.clusters)}{hint}"
-    )
+def check_chosen(what: str, chosen: Collection[str] | None, known: Collection[str]) -> None:
+    """Raise `ConfigurationError` if a name that is chosen is not among those that a checkpoint knows."""
+    if unknown := sorted(set(chosen or ()) - set(known)):
+        raise _not_known(what, unknown[0], known)
 
 
 def postponed(document: Document, names: Iterable[str]) -> Document:
@@ -243,7 +243,7 @@ def postponed(document: Document, names: Iterable[str]) -> Document:
     clusters = dict(document.clusters)
     for name in names:
         if name not in clusters:
-            raise _unknown(name, document)
+            raise _not_known("cluster", name, document.clusters)
         ranges = {tp: (start, start) for tp, (start, _) in clusters[name].ranges.items()}
         clusters[name] = replace(clusters[name], ranges=ranges)
     return replace(document, clusters=clusters)
@@ -256,7 +256,7 @@ def renamed(document: Document, old: str, new: str) -> Document:
         ConfigurationError: If there is no such cluster, or the new name is taken.
     """
     if old not in document.clusters:
-        raise _unknown(old, document)
+        raise _not_known("cluster", old, document.clusters)
     if not new.strip():
         raise ConfigurationError("The new name of the cluster is empty")
     if new in document.clusters:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from dynamic_kafka.cli.connection import GROUP
 from dynamic_kafka.cli.output import warn
-from dynamic_kafka.cli.positions import Partition
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError, listed
+from dynamic_kafka.cli.positions import Partition, check_chosen
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
@@ -59,12 +59,8 @@ def reset_document(
         ClusterUnavailableError: If a cluster does not answer, or does not have a topic.
         CheckpointError: If another cluster answers.
     """
-    known_topics = {topic for state in document.clusters.values() for topic in state.topics}
-    for what, wanted, known in (("cluster", clusters, set(document.clusters)), ("topic", topics, known_topics)):
-        if unknown := sorted(set(wanted or ()) - known):
-            raise ConfigurationError(
-                f"The checkpoint reads no {what} '{unknown[0]}'; it has {listed(sorted(known), 5)}"
-            )
+    check_chosen("cluster", clusters, document.clusters)
+    check_chosen("topic", topics, {topic for state in document.clusters.values() for topic in state.topics})
     found: dict[Partition, int] = {}
     states = dict(document.clusters)
     for name, state in document.clusters.items():

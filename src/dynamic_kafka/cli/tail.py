@@ -28,11 +28,12 @@ from dynamic_kafka.cli.connection import (
     options_of,
     seconds,
 )
+from dynamic_kafka.cli.job import for_one_look
 from dynamic_kafka.cli.message_text import FORMATS, Decoded, decoder_of, text_of
 from dynamic_kafka.cli.output import show_line, warn
 from dynamic_kafka.cli.resets import parse_time_ms
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DynamicKafkaError
-from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.configure import configure_source
@@ -65,7 +66,7 @@ class _Start(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show the next messages of a topic or a stream. Nothing is committed, and no group is joined."
-    parser = add_command(commands, "tail", text, _EXAMPLES, _run)
+    parser = add_command(commands, "tail", text, _run, _EXAMPLES)
     add_connection_arguments(parser, timeout_s=10.0)
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="a topic, with --bootstrap-servers; repeatable"
@@ -142,15 +143,7 @@ def _settings(args: argparse.Namespace) -> SourceSettings:
         raise ConfigurationError(
             "No topic is given. Add --bootstrap-servers and --topic, or the options of a query with -o or --options-file"
         )
-    found = configure_source(options).with_default_start(KafkaOffsetsInitializer.latest())
-    timeout_ms = int(args.timeout * 1000)
-    return replace(
-        found,
-        metadata_interval_ms=-1,
-        cluster_failure_mode="isolate",
-        unavailable_after_ms=timeout_ms,
-        call_timeout_ms=max(1, timeout_ms // 2),
-    )
+    return replace(for_one_look(configure_source(options), args.timeout), cluster_failure_mode="isolate")
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     write_place(path, {"pid": own.pid, "started": own.started, **of_server})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     if otlp_endpoint:
-        from dynamic_kafka.observe.otel import push
+        from dynamic_kafka.observe.export import push
 
         push(otlp_endpoint, server.samples)
     of = Process(int(driver_pid), driver_started)

@@ -15,7 +15,7 @@ Rules:
 4. The parts of one query are joined by Spark's query id, or by the option `metrics.query`. Workers tell the id; a source
    does not know it before its first batch.
 5. The label of a query is the option `metrics.query`, else the query's name in Spark, else what it reads or writes
-   (`orders,payments`). Once given, it belongs to the query's id as long as the server runs (`labels`).
+   (`orders,payments`). Once given, it belongs to the query's id as long as the server runs (`Labels`).
 6. What a process says of its own clients is of now only. It is forgotten after a minute, because processes come and go.
 7. Texts are cut where they are taken: an error may be as long as whoever caused it likes.
 """
@@ -23,10 +23,11 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from dynamic_kafka.observe.labels import Labels
-from dynamic_kafka.observe.parts import HISTORY_LENGTH, QueryParts, Sample, SinkPart, SourcePart, Tally
-from dynamic_kafka.observe.reports import Report, SinkReport, SourceReport, Transactions, WorkerReport
+from dynamic_kafka.observe.parts import HISTORY_LENGTH, Labels, QueryParts, Sample, SinkPart, SourcePart, Tally
+from dynamic_kafka.observe.reports import DecodeErrors, Report, SinkReport, SourceReport, Transactions, WorkerReport
 from dynamic_kafka.observe.status import VERSION, QueryStatus, Status
 from dynamic_kafka.observe.summary import GAUGE_MS, Detail, query_status, source_status
 
@@ -39,6 +40,8 @@ HISTORY_INTERVAL_MS = 5_000
 _FORGOTTEN_AFTER_MS = 60 * 60_000
 _LONGEST_TEXT = 4_000
 _LATE_S = 60
+_Before = Mapping[str, Any]
+"""The last report of the same reporter; empty if there was none."""
 _WORST_FIRST = ("failed", "silent", "degraded", "ended", "unknown", "running", "starting", "finished")
 
 
@@ -63,20 +66,22 @@ class Model:
     def report(self, report: Report, now_ms: int) -> bool:
         """Take a report. Return False if it refers to an earlier one that the model does not have: send all of it then."""
         reporter = report["reporter"]
-        before = self._last.get(reporter, (0, None))[1]
-        if before is not None and report["sequence"] <= before["sequence"]:
+        before: _Before = self._last[reporter][1] if reporter in self._last else {}
+        if before and report["sequence"] <= before["sequence"]:
             return True
+        if before and report["kind"] != before["kind"]:
+            before = {}
         if report["kind"] == "source" and not _completed(report, before):
             return False
         _cut_texts(report)
         self._last[reporter] = now_ms, report
         match report["kind"]:
             case "source":
-                self._take_source(report, before if before and before["kind"] == "source" else None, now_ms)
+                self._take_source(report, before, now_ms)
             case "worker":
-                self._take_worker(report, before if before and before["kind"] == "worker" else None, now_ms)
+                self._take_worker(report, before, now_ms)
             case "sink":
-                self._take_sink(report, before if before and before["kind"] == "sink" else None, now_ms)
+                self._take_sink(report, before, now_ms)
         return True
 
     def gone(self, reporter: str, now_ms: int) -> None:
@@ -114,26 +119,23 @@ class Model:
         for sink in self._sinks:
             sink.history.append(Sample(now_ms, sum(sink.records.values()), sum(sink.bytes.values()), 0, None))
 
-    def _take_source(self, report: SourceReport, before: SourceReport | None, now_ms: int) -> None:
+    def _take_source(self, report: SourceReport, before: _Before, now_ms: int) -> None:
         source = self._source(report["reporter"], now_ms)
         source.report, source.reported_ms, source.gone_ms = report, now_ms, None
-        source.dropped += report["dropped"] - (before["dropped"] if before else 0)
+        _count(source, report, before, "dropped")
 
     def _source(self, run: str, now_ms: int) -> SourcePart:
         if run not in self._sources:
-            self._sources[run] = SourcePart(run, now_ms, reported_ms=now_ms)
+            self._sources[run] = SourcePart(run, first_ms=now_ms, reported_ms=now_ms)
         return self._sources[run]
 
-    def _take_worker(self, report: WorkerReport, before: WorkerReport | None, now_ms: int) -> None:
+    def _take_worker(self, report: WorkerReport, before: _Before, now_ms: int) -> None:
         source = self._source(report["run"], now_ms)
         source.query_id, source.name = report["query_id"] or source.query_id, report["name"] or source.name
-        source.tasks += report["tasks"] - (before["tasks"] if before else 0)
-        source.dropped += report["dropped"] - (before["dropped"] if before else 0)
-        source.errors += report["errors"] - (before["errors"] if before else 0)
-        source.given_up += report["given_up"] - (before["given_up"] if before else 0)
+        _count(source, report, before, "tasks", "dropped", "errors", "given_up")
         source.emit_lag_s |= report["emit_lag_s"]
         _take_history(source, report, before)
-        known = {(r["cluster"], r["topic"]): r for r in before["read"]} if before else {}
+        known = {(r["cluster"], r["topic"]): r for r in before.get("read", ())}
         for read in report["read"]:
             key = read["cluster"], read["topic"]
             tallies = source.tallies.setdefault(key, {})
@@ -152,40 +154,26 @@ class Model:
                     tally.timestamp_ms = max(timestamp_ms, tally.timestamp_ms or timestamp_ms)
                 source.last_read_ms = max(read_ms, source.last_read_ms or 0)
         if report["decode_errors"] is not None:
-            were = (before["decode_errors"] if before else None) or []
-            counts = {(e["cluster"], e["topic"]): e["records"] for e in were}
-            totals = source.decode_errors = source.decode_errors or {}
-            for e in report["decode_errors"]:
-                key = e["cluster"], e["topic"]
-                totals[key] = totals.get(key, 0) + e["records"] - counts.get(key, 0)
+            source.decode_errors = source.decode_errors or {}
+            now, were = _by_topic(report["decode_errors"]), _by_topic(before.get("decode_errors") or ())
+            _grow(source.decode_errors, now, were)
         _take_clients(source, report, before, now_ms)
 
-    def _take_sink(self, report: SinkReport, before: SinkReport | None, now_ms: int) -> None:
+    def _take_sink(self, report: SinkReport, before: _Before, now_ms: int) -> None:
         sink = next((s for s in self._sinks if _is_of(report, s)), None)
         if sink is None:
-            self._sinks.append(sink := SinkPart(now_ms, report, now_ms))
+            self._sinks.append(sink := SinkPart(report, first_ms=now_ms, reported_ms=now_ms))
         sink.query_id, sink.name = report["query_id"] or sink.query_id, report["name"] or sink.name
-        sink.batches += report["batches"] - (before["batches"] if before else 0)
-        sink.dropped += report["dropped"] - (before["dropped"] if before else 0)
-        sink.errors += report["errors"] - (before["errors"] if before else 0)
+        _count(sink, report, before, "batches", "dropped", "errors", "dead_letters")
         if report["phase"] != "committing":
             sink.last_failed = report["phase"] == "failed"
-        sink.dead_letters += report["dead_letters"] - (before["dead_letters"] if before else 0)
-        for totals, now, was in (
-            (sink.records, report["records"], before["records"] if before else {}),
-            (sink.bytes, report["bytes"], before["bytes"] if before else {}),
-        ):
-            for cluster, count in now.items():
-                totals[cluster] = totals.get(cluster, 0) + count - was.get(cluster, 0)
+        _grow(sink.records, report["records"], before.get("records", {}))
+        _grow(sink.bytes, report["bytes"], before.get("bytes", {}))
         if (found := report["transactions"]) is not None:
-            was_found = before["transactions"] if before else None
-            total = sink.transactions or Transactions(open=0, decided=0, published=0, aborted=0)
-            sink.transactions = Transactions(
-                open=found["open"],
-                decided=total["decided"] + found["decided"] - (was_found["decided"] if was_found else 0),
-                published=total["published"] + found["published"] - (was_found["published"] if was_found else 0),
-                aborted=total["aborted"] + found["aborted"] - (was_found["aborted"] if was_found else 0),
-            )
+            total: Any = {**(sink.transactions or Transactions(open=0, decided=0, published=0, aborted=0))}
+            _grow(total, found, before.get("transactions") or {})
+            total["open"] = found["open"]  # the only one that is of now
+            sink.transactions = total
         _take_clients(sink, report, before, now_ms)
         sink.report, sink.reported_ms = report, now_ms
 
@@ -243,9 +231,9 @@ def _is_of(report: SinkReport, sink: SinkPart) -> bool:
     )
 
 
-def _completed(report: SourceReport, before: Report | None) -> bool:
+def _completed(report: SourceReport, before: _Before) -> bool:
     """Put the topics that have not changed into a report, and return whether they are known."""
-    known = {c["cluster"]: c["topics"] for c in before["clusters"]} if before and before["kind"] == "source" else {}
+    known = {c["cluster"]: c["topics"] for c in before.get("clusters", ())}
     for c in report["clusters"]:
         if c["topics"] is None:
             c["topics"] = known.get(c["cluster"])
@@ -274,25 +262,33 @@ def _cut(text: str) -> str:
     return text[: _LONGEST_TEXT - len(end)] + end
 
 
-def _take_history(source: SourcePart, report: WorkerReport, before: WorkerReport | None) -> None:
-    total, now = source.history_read, report["history_read"]
-    total["rows"] += now["rows"] - (before["history_read"]["rows"] if before else 0)
-    total["bytes"] += now["bytes"] - (before["history_read"]["bytes"] if before else 0)
+def _count(part: SourcePart | SinkPart, report: Mapping[str, Any], before: _Before, *counters: str) -> None:
+    """Add to a part what counters of a reporter have grown by (rule 2)."""
+    for name in counters:
+        setattr(part, name, getattr(part, name) + report[name] - before.get(name, 0))
+
+
+def _grow(totals: Any, now: Mapping[Any, Any], before: Mapping[Any, Any]) -> None:
+    """Add to totals what a reporter's counters have grown by (rule 2)."""
+    for name, count in now.items():
+        totals[name] = totals.get(name, 0) + count - before.get(name, 0)
+
+
+def _by_topic(errors: Iterable[DecodeErrors]) -> dict[tuple[str, str], int]:
+    return {(e["cluster"], e["topic"]): e["records"] for e in errors}
+
+
+def _take_history(source: SourcePart, report: WorkerReport, before: _Before) -> None:
+    total, now, was = source.history_read, report["history_read"], before.get("history_read", {})
+    total["rows"] += now["rows"] - was.get("rows", 0)
+    total["bytes"] += now["bytes"] - was.get("bytes", 0)
     if now["read_ms"] is not None:
         total["read_ms"] = max(now["read_ms"], total["read_ms"] or 0)
         source.last_read_ms = max(now["read_ms"], source.last_read_ms or 0)
 
 
-def _take_clients(
-    part: SourcePart | SinkPart,
-    report: WorkerReport | SinkReport,
-    before: WorkerReport | SinkReport | None,
-    now_ms: int,
-) -> None:
+def _take_clients(part: SourcePart | SinkPart, report: WorkerReport | SinkReport, before: _Before, now_ms: int) -> None:
     for cluster, numbers in report["clients"].items():
         part.clients.setdefault(cluster, {})[report["reporter"]] = now_ms, numbers
-        was = before["clients"].get(cluster, {}) if before else {}
-        totals = part.counters.setdefault(cluster, {})
-        for name, value in numbers.items():
-            if name.endswith("_total"):
-                totals[name] = totals.get(name, 0) + value - was.get(name, 0)
+        counters = {name: value for name, value in numbers.items() if name.endswith("_total")}
+        _grow(part.counters.setdefault(cluster, {}), counters, before.get("clients", {}).get(cluster, {}))

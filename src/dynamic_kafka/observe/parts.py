@@ -1,4 +1,4 @@
-"""The parts of queries as the model knows them, before they become the status."""
+"""The parts of queries as the model knows them, before they become the status, and the labels of queries. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from dynamic_kafka.observe.reports import HistoryRead, SinkReport, SourceReport,
 __all__ = [
     "HISTORY_LENGTH",
     "Clients",
+    "Labels",
     "QueryParts",
     "Sample",
     "SinkPart",
     "SourcePart",
-    "Tallies",
     "Tally",
 ]
 
 HISTORY_LENGTH = 360
 """The number of samples that are kept."""
 _RECONNECT_MS = 5_000
+_LONGEST_LABEL = 100
 
 
 class Sample(NamedTuple):
@@ -49,30 +50,36 @@ Tallies = dict[tuple[str, str], dict[int, Tally]]
 Clients = dict[str, dict[str, tuple[int, Mapping[str, float]]]]
 
 
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """What is known of both. Id and name are Spark's, of the query."""
+
+    first_ms: int
+    reported_ms: int
+    query_id: str = ""
+    name: str = ""
+    errors: int = 0
+    dropped: int = 0
+    clients: Clients = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
+    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
+
+
 @dataclass(slots=True)
-class SourcePart:
+class SourcePart(_Part):
     """A run of a source: its last report, and the totals of its workers."""
 
     run: str
-    first_ms: int
     report: SourceReport | None = None
-    reported_ms: int = 0
     gone_ms: int | None = None
-    query_id: str = ""
-    name: str = ""
     tallies: Tallies = field(default_factory=dict)
     decode_errors: dict[tuple[str, str], int] | None = None
     tasks: int = 0
-    errors: int = 0
     given_up: int = 0
     emit_lag_s: dict[str, float] = field(default_factory=dict)
     history_read: HistoryRead = field(default_factory=lambda: HistoryRead(rows=0, bytes=0, read_ms=None))
-    clients: Clients = field(default_factory=dict)
-    counters: dict[str, dict[str, float]] = field(default_factory=dict)
     last_read_ms: int | None = None
-    dropped: int = 0
     watermark_ms: int | None = None
-    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
     histories: dict[str, deque[Sample]] = field(default_factory=dict)
 
     @property
@@ -93,25 +100,16 @@ class SourcePart:
 
 
 @dataclass(slots=True)
-class SinkPart:
+class SinkPart(_Part):
     """A sink: its last report, and the totals of its processes."""
 
-    first_ms: int
     report: SinkReport
-    reported_ms: int
     batches: int = 0
-    errors: int = 0
     dead_letters: int = 0
     last_failed: bool | None = None
     records: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     transactions: Transactions | None = None
-    clients: Clients = field(default_factory=dict)
-    counters: dict[str, dict[str, float]] = field(default_factory=dict)
-    history: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_LENGTH))
-    query_id: str = ""
-    name: str = ""
-    dropped: int = 0
 
     @property
     def label(self) -> str:
@@ -146,3 +144,43 @@ class QueryParts:
         if query_id and part.query_id:
             return query_id == part.query_id
         return bool(part.label) and part.label == self.first("label")
+
+
+class Labels:
+    """The labels of queries, as of all series: each belongs to one query as long as the server runs.
+
+    A query is known by Spark's id. Before its first batch it has none, and is known by the random name of its run:
+
+    1. A query with an id has its first label for ever, unless a report has a better one (the name in Spark): then it keeps
+       that.
+    2. A query without an id has the label that it asks for, if no other query was ever given that. It goes to its id.
+    3. A query without an id asks for a label of another one: it may be that one, started again, or may not. So it has a
+       label of its own until its id is known, which no other run ever gets: `orders (run 3f9a2c41)`.
+    4. A query with an id asks for a label of another one: it gets the next number, `orders (2)`.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}  # label -> whose it is
+        self._given: dict[tuple[str, str], str] = {}  # whose, and what it asked for -> label
+
+    def of(self, query: QueryParts) -> str:
+        """Return the label of a query."""
+        wanted = query.first("label") or query.first("name") or query.first("default_label")
+        wanted = wanted if len(wanted) <= _LONGEST_LABEL else f"{wanted[: _LONGEST_LABEL - 3]}..."
+        first = query.parts[0]
+        run = first.run if isinstance(first, SourcePart) else f"sink {first.default_label} {first.name}"
+        query_id = query.first("query_id")
+        if not query_id:
+            if self._owners.setdefault(wanted, run) == run:
+                return wanted
+            return f"{wanted} (run {run[:8]})"
+        if (known := self._given.get((query_id, wanted))) is not None:
+            return known
+        if self._owners.get(wanted) == run:  # it was given to this run before its id was known
+            self._owners[wanted] = query_id
+        label, number = wanted, 1
+        while self._owners.setdefault(label, query_id) != query_id:
+            number += 1
+            label = f"{wanted} ({number})"
+        self._given[query_id, wanted] = label
+        return label

@@ -20,14 +20,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dynamic_kafka.observe.settings import MetricsSettings
 
 __all__ = [
     "Address",
     "Process",
-    "ServerSettings",
     "driver",
     "find_or_start",
     "process",
@@ -66,20 +68,6 @@ class Address(NamedTuple):
         return f"http://[{self.host}]:{self.port}/" if ":" in self.host else f"http://{self.host}:{self.port}/"
 
 
-class ServerSettings(NamedTuple):
-    """What a server is started with: the first query of a driver decides.
-
-    Attributes:
-        host: The option `metrics.host`.
-        port: The option `metrics.port`; 0 for any.
-        otlp_endpoint: The option `metrics.otlp-endpoint`; "" without it.
-    """
-
-    host: str
-    port: int
-    otlp_endpoint: str = ""
-
-
 class Process(NamedTuple):
     """A process: its id, and its start, which tells it from a later one with the same id."""
 
@@ -112,8 +100,8 @@ def driver() -> Process:
         pid = parent
 
 
-def find_or_start(settings: ServerSettings) -> Address:
-    """Return the address of this driver's server, which is started if there is none.
+def find_or_start(settings: MetricsSettings) -> Address:
+    """Return the address of this driver's server, which is started if there is none: the first query's settings decide.
 
     Raises:
         ConfigurationError: If it cannot be started.
@@ -127,7 +115,7 @@ def find_or_start(settings: ServerSettings) -> Address:
         ) from error
 
 
-def _find_or_start(settings: ServerSettings) -> Address:
+def _find_or_start(settings: MetricsSettings) -> Address:
     of = driver()
     directory = _directory()
     path = directory / f"{of.pid}-{of.started}.json"
@@ -203,7 +191,7 @@ def write_place(path: Path, found: Mapping[str, int | str]) -> None:
         raise
 
 
-def _start(settings: ServerSettings, of: Process, path: Path) -> subprocess.Popen[bytes]:
+def _start(settings: MetricsSettings, of: Process, path: Path) -> subprocess.Popen[bytes]:
     arguments = [settings.host, str(settings.port), settings.otlp_endpoint, str(of.pid), of.started, str(path)]
     process = subprocess.Popen(  # noqa: S603  our own module
         [sys.executable, "-m", "dynamic_kafka.observe", *arguments],

@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 
 __all__ = [
     "Calls",
+    "ClusterFacts",
     "ClusterReport",
     "ClusterState",
     "Commits",
@@ -20,7 +21,9 @@ __all__ = [
     "MetadataStatus",
     "ReadReport",
     "Report",
+    "SinkFacts",
     "SinkReport",
+    "SourceFacts",
     "SourceReport",
     "TopicReport",
     "TopicState",
@@ -157,86 +160,110 @@ class TopicReport(TypedDict):
     behind_since_ms: list[int | None]
 
 
-class ClusterReport(TypedDict):
-    """A cluster of a source.
+class _Report(TypedDict):
+    """What all reports have.
+
+    Attributes:
+        reporter: A random name: of this run of a source, or of this process for a source or a sink.
+        sequence: Higher in each report.
+        time_ms: The time of the report.
+        dropped: The number of reports that could not be sent so far.
+    """
+
+    reporter: str
+    sequence: int
+    time_ms: int
+    dropped: int
+
+
+class ClusterFacts(TypedDict):
+    """What the report and the status say of a cluster of a source.
 
     Attributes:
         cluster: Its name in the metadata.
         kafka_id: Kafka's own cluster.id; "" if it is unknown.
         brokers: The addresses of its brokers, as in the metadata; "" if they are unknown.
-        state: Its state.
-        reason: Why it is in this state; "" if that is as it should be.
-        failing_since_ms: The first look that it did not answer; null if it answers.
+        reason: Why it is in its state; "" if that is as it should be.
         seen_ms: The last look that it answered; null if there was none.
-        watched_since_ms: The first look that it answered in this run; null if there was none.
         missing: A sentence for each topic that the metadata names and that does not exist.
         commits: The commits of the consumer group's offsets.
-        topics: Its topics; null if they are as in the report before, which the server has taken.
     """
 
     cluster: str
     kafka_id: str
     brokers: str
-    state: ClusterState
     reason: str
-    failing_since_ms: int | None
     seen_ms: int | None
-    watched_since_ms: int | None
     missing: list[str]
     commits: Commits
+
+
+class ClusterReport(ClusterFacts):
+    """A cluster of a source.
+
+    Attributes:
+        state: Its state.
+        failing_since_ms: The first look that it did not answer; null if it answers.
+        watched_since_ms: The first look that it answered in this run; null if there was none.
+        topics: Its topics; null if they are as in the report before, which the server has taken.
+    """
+
+    state: ClusterState
+    failing_since_ms: int | None
+    watched_since_ms: int | None
     topics: list[TopicReport] | None
 
 
-class SourceReport(TypedDict):
-    """The report of a source's reader process.
+class SourceFacts(TypedDict):
+    """What the report and the status say of a source.
 
     Attributes:
-        kind: Which report it is.
-        reporter: A random name of this run of the source. Its tasks report with it as `run`.
-        sequence: Higher in each report.
-        time_ms: The time of the report.
-        dropped: The number of reports that could not be sent so far.
         started_ms: The time when the run started.
-        label: The option `metrics.query`; "" without it.
         streams: What it reads: stream ids or a pattern.
         group_id: The consumer group; null without one.
-        max_partitions: The option `metrics.max-partitions`.
-        state: "running", or why the process ends: "failed" or "finished".
-        reason: The error, if it failed.
         batches: The number of batches that were planned.
         last_batch_ms: When the last one was planned; null if none was.
-        batch_since_ms: When the last one was planned, if Spark has not asked for the next one; null if it has.
         batch_last_s: How long Spark took from planning the last one until it asked for the next one, or null. That is at
             least as long as the batch: Spark waits for its trigger.
         batch_p95_s: The same, of 95 of the last 100 at most; null if there was none.
         calls: Spark's calls by their kind: `latest_offset`, `partitions`, `report`.
+        max_partitions: The option `metrics.max-partitions`.
+        history_left: What is left of the history that is read before Kafka; null without one.
+    """
+
+    started_ms: int
+    streams: list[str]
+    group_id: str | None
+    batches: int
+    last_batch_ms: int | None
+    batch_last_s: float | None
+    batch_p95_s: float | None
+    calls: dict[str, Calls]
+    max_partitions: int
+    history_left: HistoryLeft | None
+
+
+class SourceReport(_Report, SourceFacts):
+    """The report of a source's reader process. Its tasks report with its `reporter` as `run`.
+
+    Attributes:
+        kind: Which report it is.
+        label: The option `metrics.query`; "" without it.
+        state: "running", or why the process ends: "failed" or "finished".
+        reason: The error, if it failed.
+        batch_since_ms: When the last batch was planned, if Spark has not asked for the next one; null if it has.
         metadata: The metadata service; null before it is asked.
         events: The last events, oldest first.
-        history_left: What is left of the history; null without one.
         clusters: The clusters.
     """
 
     kind: Literal["source"]
-    reporter: str
-    sequence: int
-    time_ms: int
-    dropped: int
-    started_ms: int
     label: str
-    streams: list[str]
-    group_id: str | None
-    max_partitions: int
     state: Literal["running", "failed", "finished"]
     reason: str
-    batches: int
-    last_batch_ms: int | None
     batch_since_ms: int | None
-    batch_last_s: float | None
-    batch_p95_s: float | None
-    calls: dict[str, Calls]
     metadata: MetadataStatus | None
     events: list[Event]
-    history_left: HistoryLeft | None
     clusters: list[ClusterReport]
 
 
@@ -270,15 +297,11 @@ class DecodeErrors(TypedDict):
     records: int
 
 
-class WorkerReport(TypedDict):
+class WorkerReport(_Report):
     """The report of a worker process of Spark about one source, while it reads and after a task.
 
     Attributes:
         kind: Which report it is.
-        reporter: A random name of this process for this source.
-        sequence: Higher in each report.
-        time_ms: The time of the report.
-        dropped: The number of reports that could not be sent so far.
         run: The `reporter` of the source.
         query_id: Spark's id of the query; "" if Spark did not tell.
         name: Spark's name of the query; "" without one.
@@ -293,10 +316,6 @@ class WorkerReport(TypedDict):
     """
 
     kind: Literal["worker"]
-    reporter: str
-    sequence: int
-    time_ms: int
-    dropped: int
     run: str
     query_id: str
     name: str
@@ -310,59 +329,59 @@ class WorkerReport(TypedDict):
     clients: dict[str, dict[str, float]]
 
 
-class SinkReport(TypedDict):
-    """The report of a process that commits a sink's batches.
+class SinkFacts(TypedDict):
+    """What the report and the status say of a sink.
 
     Attributes:
-        kind: Which report it is.
-        reporter: A random name of this process for this sink.
-        sequence: Higher in each report.
-        time_ms: The time of the report.
-        dropped: The number of reports that could not be sent so far.
-        label: The option `metrics.query`; "" without it.
-        query_id: Spark's id of the query; "" if it is not known.
-        name: Spark's name of the query; "" without one.
         sink: What it writes to: a stream id or topics.
         guarantee: The delivery guarantee.
         phase: What it is doing: `committing`, `done` or `failed`.
         reason: The error, if it failed.
         batch: The number of the batch; null if it has none.
-        batches: The number of batches that were committed so far.
         tasks: The number of tasks of the last batch.
-        errors: The number of records that were not acknowledged so far.
-        dead_letters: The number of rows so far that went to the dead-letter topic.
-        records: By cluster: the records so far.
-        bytes: By cluster: their bytes so far.
         send_time_s: Flink's currentSendTime: from handing over the last record until all are acknowledged, in the slowest
             task of the last batch.
         decide_s: The time until the last batch was decided; null without exactly-once.
         finish_s: The time from then on until it was published; the same.
-        transactions: The transactions; null without exactly-once.
-        clients: By cluster: librdkafka's own numbers (`register.producer.metrics`), by their names in `clients`.
     """
 
-    kind: Literal["sink"]
-    reporter: str
-    sequence: int
-    time_ms: int
-    dropped: int
-    label: str
-    query_id: str
-    name: str
     sink: str
     guarantee: str
     phase: Literal["committing", "done", "failed"]
     reason: str
     batch: int | None
-    batches: int
     tasks: int
+    send_time_s: float | None
+    decide_s: float | None
+    finish_s: float | None
+
+
+class SinkReport(_Report, SinkFacts):
+    """The report of a process that commits a sink's batches.
+
+    Attributes:
+        kind: Which report it is.
+        label: The option `metrics.query`; "" without it.
+        query_id: Spark's id of the query; "" if it is not known.
+        name: Spark's name of the query; "" without one.
+        batches: The number of batches that were committed so far.
+        errors: The number of records that were not acknowledged so far.
+        dead_letters: The number of rows so far that went to the dead-letter topic.
+        records: By cluster: the records so far.
+        bytes: By cluster: their bytes so far.
+        transactions: The transactions; null without exactly-once.
+        clients: By cluster: librdkafka's own numbers (`register.producer.metrics`), by their names in `clients`.
+    """
+
+    kind: Literal["sink"]
+    label: str
+    query_id: str
+    name: str
+    batches: int
     errors: int
     dead_letters: int
     records: dict[str, int]
     bytes: dict[str, int]
-    send_time_s: float | None
-    decide_s: float | None
-    finish_s: float | None
     transactions: Transactions | None
     clients: dict[str, dict[str, float]]
 

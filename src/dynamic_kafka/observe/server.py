@@ -21,25 +21,29 @@ import hmac
 import json
 import logging
 import math
+import re
 import resource
 import secrets
 import socket
 import threading
 import time
+from base64 import b64encode
 from contextlib import suppress
+from functools import cache
+from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from dynamic_kafka import __version__
+from dynamic_kafka.observe.export import exposition
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
-from dynamic_kafka.observe.page import page
-from dynamic_kafka.observe.prometheus import exposition
 from dynamic_kafka.observe.series import Samples, samples
 from dynamic_kafka.observe.summary import Detail
 
-__all__ = ["MetricsServer"]
+__all__ = ["MetricsServer", "page"]
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +56,43 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+class Page(NamedTuple):
+    """The status page, which asks for `/status.json` again and again, and the rules that a browser gets with it.
+
+    Attributes:
+        content: The HTML.
+        policy: The Content-Security-Policy. The browser runs the page's own script and no other, asks this server and no
+            other, and refuses to make HTML of text.
+    """
+
+    content: str
+    policy: str
+
+
+@cache
+def page() -> Page:
+    """Return the status page."""
+    content = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+
+    def allowed(tag: str) -> str:
+        """Return the hashes of the page's elements of this kind."""
+        texts = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
+        return " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
+
+    rules = {
+        "default-src": "'none'",
+        "script-src": allowed("script"),
+        "style-src": allowed("style"),
+        "connect-src": "'self'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        "require-trusted-types-for": "'script'",
+    }
+    return Page(content, "; ".join(f"{name} {value}" for name, value in rules.items()))
 
 
 class _Guest(NamedTuple):
@@ -67,17 +108,19 @@ class MetricsServer(ThreadingHTTPServer):
     Args:
         host: Where it listens.
         port: The port; 0 for any.
-        token: The token of those that report.
+
+    Attributes:
+        token: The secret that lets a process report.
     """
 
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128  # all workers come at once after a restart
 
-    def __init__(self, host: str, port: int, token: str = "") -> None:
+    def __init__(self, host: str, port: int) -> None:
         if ":" in host:
             self.address_family = socket.AF_INET6
-        self.token = token or secrets.token_urlsafe(32)
+        self.token = secrets.token_urlsafe(32)
         self._model = Model(_now_ms(), __version__)
         self._lock = threading.Lock()
         self.only_loopback = host in _LOOPBACK

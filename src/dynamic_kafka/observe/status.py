@@ -18,12 +18,13 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from dynamic_kafka.observe.reports import (
-    Calls,
+    ClusterFacts,
     ClusterState,
     Commits,
     Event,
-    HistoryLeft,
     HistoryRead,
+    SinkFacts,
+    SourceFacts,
     TopicState,
     Transactions,
 )
@@ -133,17 +134,11 @@ class History(TypedDict):
     lag_s: list[float | None]
 
 
-class ClusterStatus(TypedDict):
-    """A cluster of a source: as in `ClusterReport`, with sums and the greatest lag of its topics, worst topics first."""
+class ClusterStatus(ClusterFacts):
+    """A cluster of a source, with sums and the greatest lag of its topics, worst topics first."""
 
-    cluster: str
-    kafka_id: str
-    brokers: str
     state: ClusterWord
-    reason: str
     failing_for_s: float | None
-    seen_ms: int | None
-    missing: list[str]
     partition_count: int
     pending_records: int | None
     lag_s: float | None
@@ -152,28 +147,19 @@ class ClusterStatus(TypedDict):
     records: int | None
     bytes: int | None
     records_per_s: float | None
-    commits: Commits
     topics: list[TopicStatus]
     clients: dict[str, float]
     history: History
 
 
-class SourceStatus(TypedDict):
+class SourceStatus(SourceFacts):
     """A source of a query. Nearly all queries have one; a join of two streams has two.
 
     Attributes:
         run: A random name of this run.
-        started_ms: When the run started.
         reported_ms: When the reader process last reported.
         live: Whether that report is of now: it is not the last one of a process that has ended, and 15 seconds old at most.
-        streams: What it reads.
-        group_id: The consumer group.
-        batches: The number of batches that were planned.
-        last_batch_ms: When the last one was planned.
-        batch_running_s: The time since then, if Spark has not asked for the next one; null if it has.
-        batch_last_s: How long Spark took from planning the last batch until it asked for the next one.
-        batch_p95_s: The same, of 95 of the last 100 at most.
-        calls: Spark's calls by their kind.
+        batch_running_s: The time since `last_batch_ms`, if Spark has not asked for the next batch; null if it has.
         records: The records read so far, without rows of the history; null if no worker reports what it reads. So are the
             next six then.
         bytes: Their bytes.
@@ -190,27 +176,17 @@ class SourceStatus(TypedDict):
         watermark_ms: The watermark; null before the first record with a timestamp.
         watermark_lag_s: Flink's watermarkLag.
         idle_s: Flink's sourceIdleTime: the time since the last record, or since the start.
-        max_partitions: The option `metrics.max-partitions`.
         commits: The commits of the consumer group's offsets, on all clusters.
         metadata: The metadata service.
-        history_left: What is left of the history that is read before Kafka; null without one.
-        history_read: What was read of it in this run.
+        history_read: What was read of the history in this run.
         clusters: The clusters, worst first: unreachable ones, then by lag.
         history: Numbers over time.
     """
 
     run: str
-    started_ms: int
     reported_ms: int
     live: bool
-    streams: list[str]
-    group_id: str | None
-    batches: int
-    last_batch_ms: int | None
     batch_running_s: float | None
-    batch_last_s: float | None
-    batch_p95_s: float | None
-    calls: dict[str, Calls]
     records: int | None
     bytes: int | None
     records_per_s: float | None
@@ -226,10 +202,8 @@ class SourceStatus(TypedDict):
     watermark_ms: int | None
     watermark_lag_s: float | None
     idle_s: float | None
-    max_partitions: int
     commits: Commits
     metadata: MetadataStatus | None
-    history_left: HistoryLeft | None
     history_read: HistoryRead
     clusters: list[ClusterStatus]
     history: History
@@ -244,29 +218,20 @@ class SinkClusterStatus(TypedDict):
     clients: dict[str, float]
 
 
-class SinkStatus(TypedDict):
-    """A sink of a query: as in `SinkReport`, with the totals of all its processes.
+class SinkStatus(SinkFacts):
+    """A sink of a query, with the totals of all its processes.
 
     `last_batch_failed` is the outcome of the last batch that came to its end, null before the first one.
     """
 
-    sink: str
-    guarantee: str
-    phase: str
-    reason: str
     reported_ms: int
     last_batch_failed: bool | None
-    batch: int | None
     batches: int
-    tasks: int
     errors: int
     dead_letters: int
     records: int
     bytes: int
     records_per_s: float | None
-    send_time_s: float | None
-    decide_s: float | None
-    finish_s: float | None
     transactions: Transactions | None
     clusters: list[SinkClusterStatus]
 

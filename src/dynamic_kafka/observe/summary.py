@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from dynamic_kafka.observe.parts import QueryParts, Sample, SinkPart, SourcePart
-from dynamic_kafka.observe.reports import ClusterReport, Event, SourceReport, TopicReport
+from dynamic_kafka.observe.reports import (
+    ClusterFacts,
+    ClusterReport,
+    Event,
+    SinkFacts,
+    SourceFacts,
+    SourceReport,
+    TopicReport,
+)
 from dynamic_kafka.observe.status import (
     ClusterStatus,
     History,
@@ -20,6 +29,8 @@ from dynamic_kafka.observe.status import (
 from dynamic_kafka.observe.words import cluster_word, is_now, knows_reading, metadata_word, query_word
 
 __all__ = ["GAUGE_MS", "Detail", "query_status", "source_status"]
+
+_Facts = TypeVar("_Facts")
 
 IDLE_AFTER_MS = 60_000
 """A partition without records for so long does not hold the watermark back."""
@@ -60,7 +71,7 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
         detail = lambda _cluster, _topic: is_small  # noqa: E731
     clusters = [_cluster_status(source, c, now_ms, detail) for c in report["clusters"]] if report else []
     clusters.sort(key=_cluster_rank)
-    started_ms = report["started_ms"] if report else source.first_ms
+    facts = _facts(SourceFacts, report) if report else _nothing(source)
     source.watermark_ms = watermark_ms = _watermark_ms(source, now_ms)
     records_per_s, bytes_per_s = _rates(source.history)
     # Of all partitions, also of those that are gone: a total never falls.
@@ -70,18 +81,11 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
     read = [c for c in clusters if c["state"] != "retained"]
     batch_since_ms = report["batch_since_ms"] if report and is_now(source, now_ms) else None
     return SourceStatus(
+        **facts,
         run=source.run,
-        started_ms=started_ms,
         reported_ms=source.reported_ms,
         live=is_now(source, now_ms),
-        streams=report["streams"] if report else [],
-        group_id=report["group_id"] if report else None,
-        batches=report["batches"] if report else 0,
-        last_batch_ms=report["last_batch_ms"] if report else None,
         batch_running_s=None if batch_since_ms is None else max(0, now_ms - batch_since_ms) / 1000,
-        batch_last_s=report["batch_last_s"] if report else None,
-        batch_p95_s=report["batch_p95_s"] if report else None,
-        calls=report["calls"] if report else {},
         records=sum(t.records for t in tallies) if known else None,
         bytes=sum(t.bytes for t in tallies) if known else None,
         records_per_s=records_per_s if is_now(source, now_ms) else None,
@@ -96,19 +100,38 @@ def source_status(source: SourcePart, now_ms: int, detail: Detail | None) -> Sou
         emit_lag_s=_greatest(source.emit_lag_s.values()),
         watermark_ms=watermark_ms,
         watermark_lag_s=None if watermark_ms is None or not is_now(source, now_ms) else (now_ms - watermark_ms) / 1000,
-        idle_s=max(0, now_ms - (source.last_read_ms or started_ms)) / 1000
+        idle_s=max(0, now_ms - (source.last_read_ms or facts["started_ms"])) / 1000
         if known and is_now(source, now_ms)
         else None,
-        max_partitions=report["max_partitions"] if report else 0,
         commits={
             "succeeded": sum(c["commits"]["succeeded"] for c in clusters),
             "failed": sum(c["commits"]["failed"] for c in clusters),
         },
         metadata=metadata and MetadataStatus(**metadata, state=metadata_word(source, metadata, now_ms)),
-        history_left=report["history_left"] if report else None,
         history_read=source.history_read,
         clusters=clusters,
         history=_history(source.history),
+    )
+
+
+def _facts(kind: type[_Facts], report: Mapping[str, object]) -> _Facts:
+    """Return what the status says as the report does."""
+    return cast("_Facts", {name: report[name] for name in kind.__annotations__})
+
+
+def _nothing(source: SourcePart) -> SourceFacts:
+    """Return what is known of a source before its first report."""
+    return SourceFacts(
+        started_ms=source.first_ms,
+        streams=[],
+        group_id=None,
+        batches=0,
+        last_batch_ms=None,
+        batch_last_s=None,
+        batch_p95_s=None,
+        calls={},
+        max_partitions=0,
+        history_left=None,
     )
 
 
@@ -134,14 +157,9 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
     read = [t for t in topics if t["state"] != "retained"]
     history = source.histories.get(name, deque())
     return ClusterStatus(
-        cluster=name,
-        kafka_id=c["kafka_id"],
-        brokers=c["brokers"],
+        **_facts(ClusterFacts, c),
         state=state,
-        reason=c["reason"],
         failing_for_s=None if c["failing_since_ms"] is None else max(0, now_ms - c["failing_since_ms"]) / 1000,
-        seen_ms=c["seen_ms"],
-        missing=c["missing"],
         partition_count=sum(t["partition_count"] for t in topics),
         pending_records=_sum(t["pending_records"] for t in topics),
         lag_s=_greatest(t["lag_s"] for t in topics),
@@ -150,7 +168,6 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
         records=_sum(t["records"] for t in topics),
         bytes=_sum(t["bytes"] for t in topics),
         records_per_s=_rates(history)[0] if is_now(source, now_ms) else None,
-        commits=c["commits"],
         topics=topics,
         clients=_clients(source, name, now_ms),
         history=_history(history),
@@ -217,25 +234,16 @@ def _topic_status(
 
 
 def _sink_status(sink: SinkPart, now_ms: int) -> SinkStatus:
-    report = sink.report
     return SinkStatus(
-        sink=report["sink"],
-        guarantee=report["guarantee"],
-        phase=report["phase"],
-        reason=report["reason"],
+        **_facts(SinkFacts, sink.report),
         reported_ms=sink.reported_ms,
         last_batch_failed=sink.last_failed,
-        batch=report["batch"],
         batches=sink.batches,
-        tasks=report["tasks"],
         errors=sink.errors,
         dead_letters=sink.dead_letters,
         records=sum(sink.records.values()),
         bytes=sum(sink.bytes.values()),
         records_per_s=_rates(sink.history)[0],
-        send_time_s=report["send_time_s"],
-        decide_s=report["decide_s"],
-        finish_s=report["finish_s"],
         transactions=sink.transactions,
         clusters=[
             {

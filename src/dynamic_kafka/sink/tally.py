@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from dynamic_kafka.observe.clients import ClientTotals
-from dynamic_kafka.observe.place import ServerSettings, find_or_start
+from dynamic_kafka.observe.place import find_or_start
 from dynamic_kafka.observe.reporter import Reporter, new_name
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.sink.producers import ClusterProducer
@@ -99,8 +99,7 @@ class SinkTally:
             "transactions": transactions if settings.guarantee == "exactly-once" else None,
             "clients": {},
         }
-        server = ServerSettings(metrics.host, metrics.port, metrics.otlp_endpoint)
-        self._reporter = Reporter(partial(find_or_start, server), self._report)
+        self._reporter = Reporter(partial(find_or_start, metrics), self._report)
 
     @contextmanager
     def committing(

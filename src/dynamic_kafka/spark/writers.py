@@ -170,9 +170,8 @@ class _Writer(OfOneVersion):
         from dynamic_kafka.sink.tally import sink_tally
 
         tally = sink_tally(self._settings, self._settings.metrics)
-        observed = [m.observed for m in found if m.observed is not None]
         transactions = sum(len(m.transactions) for m in found)
-        with tally.committing(batch, [m.report for m in found], observed, transactions) as publications:
+        with tally.committing(batch, [m.report for m in found], _observed_by(found), transactions) as publications:
             yield publications
 
     def _publish(self, found: Sequence[KafkaCommitMessage]) -> PublishReport:
@@ -198,8 +197,14 @@ class _Writer(OfOneVersion):
         """
         if batchId >= 0:
             _log.info("Batch %d failed", batchId)
-        self._observe_failure(messages, batchId)
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
+        if self._settings.metrics is not None:
+            from dynamic_kafka.sink.tally import sink_tally
+
+            # Spark does not tell why the batch has failed.
+            reason = f"{messages.count(None)} of {len(messages)} tasks failed; the driver's log says why"
+            aborted = sum(len(m.transactions) for m in found)
+            sink_tally(self._settings, self._settings.metrics).failed(batchId, _observed_by(found), reason, aborted)
         if self._settings.guarantee != "exactly-once":
             return
         from dynamic_kafka.sink.committer import committer_for
@@ -240,18 +245,6 @@ class _Writer(OfOneVersion):
         properties = {name: destination.properties for name, destination in clusters.destinations.items()}
         place = find_log(self._settings, properties | dict(clusters.others), properties, _STOPPING_MS).log
         return self._run, clusters.destinations, place
-
-    def _observe_failure(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        """Report that a batch has failed, if metrics are on. Spark does not tell why."""
-        if self._settings.metrics is None:
-            return
-        from dynamic_kafka.sink.tally import sink_tally
-
-        found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
-        observed = [m.observed for m in found if m.observed is not None]
-        reason = f"{messages.count(None)} of {len(messages)} tasks failed; the driver's log says why"
-        aborted = sum(len(m.transactions) for m in found)
-        sink_tally(self._settings, self._settings.metrics).failed(batch, observed, reason, aborted)
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
@@ -295,6 +288,10 @@ def stream_writer(settings: SinkSettings, specs: Mapping[str, str], run: str, *,
 def batch_writer(settings: SinkSettings, specs: Mapping[str, str]) -> KafkaBatchWriter:
     """Return the writer of a batch write; `specs` are those of the columns whose rows the sink encodes."""
     return KafkaBatchWriter(settings, *_plan(settings), specs)
+
+
+def _observed_by(found: Sequence[KafkaCommitMessage]) -> list[TaskObservation]:
+    return [m.observed for m in found if m.observed is not None]
 
 
 def _plan(settings: SinkSettings, run: str = "") -> tuple[WriteTask, Claim | None]:

@@ -9,8 +9,8 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.observed import BEGAN_MS, cluster, read, sink, source, worker
 
+from dynamic_kafka.observe.export import push
 from dynamic_kafka.observe.model import Model
-from dynamic_kafka.observe.otel import push
 from dynamic_kafka.observe.series import samples
 
 

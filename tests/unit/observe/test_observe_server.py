@@ -27,13 +27,14 @@ from dynamic_kafka.observe import parts
 from dynamic_kafka.observe import place as place_module
 from dynamic_kafka.observe import reporter as reporters
 from dynamic_kafka.observe.model import Model
-from dynamic_kafka.observe.place import Address, ServerSettings, driver, find_or_start, reach_of
+from dynamic_kafka.observe.place import Address, driver, find_or_start, reach_of
 from dynamic_kafka.observe.reporter import Reporter
 from dynamic_kafka.observe.reports import ClusterReport, TopicReport
 from dynamic_kafka.observe.server import MetricsServer
+from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.testing import wait_until
 
-ANY = ServerSettings("127.0.0.1", 0)
+ANY = MetricsSettings("127.0.0.1", 0)
 eventually = partial(wait_until, timeout_s=10, what="what was reported")
 
 
@@ -282,7 +283,7 @@ def test_a_port_that_is_taken_is_told(own_place: Path, server: MetricsServer) ->
     with pytest.raises(
         ConfigurationError, match=f"cannot listen at 127.0.0.1:{server.port} .*give metrics.port another"
     ):
-        find_or_start(ServerSettings("127.0.0.1", server.port))
+        find_or_start(MetricsSettings("127.0.0.1", server.port))
     assert find_or_start(ANY).port != server.port
 
 

@@ -6,7 +6,7 @@ import re
 import typing
 
 from dynamic_kafka.observe import reports, status
-from dynamic_kafka.observe.page import page
+from dynamic_kafka.observe.server import page
 
 
 def script() -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Finding", "Result", "error", "ok", "unknown", "warning"]
+__all__ = ["Finding", "Result", "error", "note", "of_error", "ok", "unknown", "warning"]
 
 
 class Result(StrEnum):
     """The result of a check."""
 
     OK = "ok"
+    NOTE = "note"
+    """It is often right."""
     WARNING = "warning"
     """The query runs, but something may go wrong later."""
     ERROR = "error"
@@ -21,26 +23,38 @@ class Result(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check found, in words, and what to do; "" if there is nothing to do."""
+    """What a check found, in words, what to do, and where it is; "" if there is nothing to do, or nothing to say."""
 
     result: Result
     what: str
     remedy: str = ""
+    where: str = ""
 
 
-def ok(what: str, remedy: str = "") -> Finding:
+def ok(what: str, where: str = "") -> Finding:
     """Return a finding that is all right."""
-    return Finding(Result.OK, what, remedy)
+    return Finding(Result.OK, what, where=where)
 
 
-def warning(what: str, remedy: str) -> Finding:
+def note(what: str, remedy: str, where: str = "") -> Finding:
+    """Return a finding that is often right."""
+    return Finding(Result.NOTE, what, remedy, where)
+
+
+def warning(what: str, remedy: str, where: str = "") -> Finding:
     """Return a finding that may cause trouble later."""
-    return Finding(Result.WARNING, what, remedy)
+    return Finding(Result.WARNING, what, remedy, where)
 
 
-def error(what: str, remedy: str) -> Finding:
+def error(what: str, remedy: str, where: str = "") -> Finding:
     """Return a finding that has to be repaired."""
-    return Finding(Result.ERROR, what, remedy)
+    return Finding(Result.ERROR, what, remedy, where)
+
+
+def of_error(problem: Exception) -> Finding:
+    """Return what an error says: our errors have a semicolon between what is wrong and what to do."""
+    what, _, remedy = str(problem).partition("\n")[0].rpartition("; ")
+    return error(what, remedy) if what else error(remedy, "correct the options or the metadata")
 
 
 def unknown(what: str, remedy: str = "") -> Finding:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
+from dynamic_kafka.cli.checks.findings import Finding, error, of_error, ok, unknown, warning
 from dynamic_kafka.cli.job import Job
 from dynamic_kafka.errors import DynamicKafkaError, listed
 from dynamic_kafka.native import kernel
@@ -94,14 +94,7 @@ def check_workers(_job: Job) -> Iterator[Finding]:
         "import sys, importlib.util as u; "
         "print('%d.%d' % sys.version_info[:2], u.find_spec('dynamic_kafka') is not None, sys.executable)"
     )
-    try:
-        done = subprocess.run(  # noqa: S603  (the program that Spark would start)
-            [program, "-c", ask], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as failure:
-        yield judge_workers(program, origin, sys.version_info[:2], "", type(failure).__name__)
-    else:
-        yield judge_workers(program, origin, sys.version_info[:2], done.stdout, f"exit code {done.returncode}")
+    yield judge_workers(program, origin, sys.version_info[:2], *_answer([program, "-c", ask]))
 
 
 def judge_workers(program: str, origin: str, here: tuple[int, int], answer: str, failure: str) -> Finding:
@@ -131,16 +124,7 @@ def check_java(_job: Job) -> Iterator[Finding]:
     """Check the Java that Spark starts."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    text = None
-    if program is not None:
-        try:
-            done = subprocess.run(  # noqa: S603  (the program that Spark would start)
-                [program, "-version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-            )
-            text = done.stderr + done.stdout
-        except (OSError, subprocess.TimeoutExpired):
-            text = ""
-    yield judge_java(program, text)
+    yield judge_java(program, None if program is None else _answer([program, "-version"], subprocess.STDOUT)[0])
 
 
 def judge_java(program: str | None, text: str | None) -> Finding:
@@ -261,8 +245,7 @@ def check_kernel(_job: Job) -> Iterator[Finding]:
     try:
         version = kernel().__version__
     except DynamicKafkaError as problem:
-        what, _, remedy = str(problem).rpartition("; ")
-        yield error(what, remedy)
+        yield of_error(problem)
     else:
         yield ok(f"the native kernel {version} with librdkafka {libversion()[0]}")
 
@@ -346,6 +329,17 @@ def judge_open_files(limit: int | None, needed: int, silent: Collection[str]) ->
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------------
+
+
+def _answer(command: list[str], stderr: int = subprocess.DEVNULL) -> tuple[str, str]:
+    """Return what a program that Spark would start writes, and how it ended."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=_PATIENCE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        return "", type(failure).__name__
+    return done.stdout, f"exit code {done.returncode}"
 
 
 def _installed(distribution: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warning
+from dynamic_kafka.cli.checks.findings import Finding, error, of_error, ok, unknown, warning
 from dynamic_kafka.cli.checks.visit import NotAnsweredError, TopicState, Visit
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError, listed
 from dynamic_kafka.kafka.clients import check_properties as check_consumer
@@ -48,7 +48,7 @@ def check_properties(visit: Visit) -> Iterator[Finding]:
         config = client_config(visit.target.properties, role="admin")
     except (ConfigurationError, MissingDependencyError) as problem:
         visit.stop = "its properties are wrong"
-        yield error(*_split(problem))
+        yield of_error(problem)
         return
     yield ok("clients can be made of its properties")
     try:
@@ -57,7 +57,7 @@ def check_properties(visit: Visit) -> Iterator[Finding]:
         visit.can_log_in = False
         visit.settings = _without_login(config)
         if visit.job.purposes.get("exactly-once"):
-            yield error(*_split(problem))
+            yield of_error(problem)
         else:
             yield unknown(f"its login is tried by librdkafka only, and exactly-once is not possible: {problem}")
 
@@ -218,9 +218,3 @@ def judge_clock(clocks: Sequence[Clock], reasons: Sequence[str]) -> Finding:
         )
     at_most = max(abs(best.there_ms - best.before_ms), abs(best.after_ms - best.there_ms))
     return ok(f"the clock of controller {best.controller} is at most {at_most} ms apart from this machine's")
-
-
-def _split(problem: Exception) -> tuple[str, str]:
-    """Return an error's first line as what is wrong and what to do, which our errors separate by a semicolon."""
-    what, _, remedy = str(problem).partition("\n")[0].rpartition("; ")
-    return (what, remedy) if what else (remedy, "correct the options or the metadata")

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AclOperation, ConfigResource
 from confluent_kafka.admin import ResourceType as Kind
 
+from dynamic_kafka.cli.connection import first_messages
 from dynamic_kafka.cli.job import Job, Target
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC, may_pass
@@ -183,21 +184,9 @@ class Visit:
         """Return those of the last offsets of partitions where a reader gets no record."""
         if not last:
             return []
-        consumer, deadline = self.clients.consumer, time.monotonic() + self.timeout_s
-        waiting, found = {(tp.topic, tp.partition): tp for tp in last}, []
-        consumer.assign(last)
-        try:
-            while waiting and time.monotonic() < deadline:
-                message = consumer.poll(_PAUSE_S)
-                if message is None:
-                    continue
-                failure, partition = message.error(), message.partition()
-                asked = waiting.pop((message.topic() or "", -1 if partition is None else partition), None)
-                if asked is not None and failure is not None and failure.code() == KafkaError._PARTITION_EOF:
-                    found.append(asked)
-        finally:
-            consumer.unassign()
-        return found
+        seen = first_messages(self.clients.consumer, last, self.timeout_s)
+        ends = {tp for tp, (_, error) in seen.items() if error == KafkaError._PARTITION_EOF}
+        return [tp for tp in last if (tp.topic, tp.partition) in ends]
 
     @cached_property
     def broker_configuration(self) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from dynamic_kafka.cli.connection import (
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_source,
     add_timeout,
     count,
     options_of,
@@ -21,7 +22,7 @@ from dynamic_kafka.cli.connection import (
     seconds,
 )
 from dynamic_kafka.cli.job import job_of
-from dynamic_kafka.cli.lag.lags import By, Look, Row, exceeds, rows_of
+from dynamic_kafka.cli.lag.lags import DEPTH, By, Look, Row, exceeds, rows_of
 from dynamic_kafka.cli.lag.of_checkpoint import CheckpointLag
 from dynamic_kafka.cli.lag.of_query import QueryLag
 from dynamic_kafka.cli.output import duration, printable_json, show_json, show_line, show_table, warn
@@ -29,7 +30,7 @@ from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
 
 __all__ = ["add_to"]
 
-_HEADINGS = ("CLUSTER", "TOPIC", "PARTITION")
+_NAMES = ("cluster", "topic", "partition")
 _TOP = 20
 _AGES_OF = 100
 _LOOKS = 300
@@ -48,14 +49,12 @@ Exit codes: 0 if all is known and within the limits; 1 if a limit is exceeded, o
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show how far a query is behind, worst first."
-    parser = add_command(commands, "lag", text, _EXAMPLES, _run)
+    parser = add_command(commands, "lag", text, _run, _EXAMPLES)
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="the query's checkpoint, as Spark takes it")
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
-    parser.add_argument(
-        "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
-    )
+    add_source(parser)
     parser.add_argument("--query", help="the query, if the driver runs several")
-    parser.add_argument("--by", choices=("cluster", "topic", "partition"), default="topic", help="(topic)")
+    parser.add_argument("--by", choices=_NAMES, default="topic", help="(topic)")
     parser.add_argument("--top", metavar="N", type=count, default=_TOP, help=f"show the worst N in the table ({_TOP})")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--once", action="store_true", help="look once (default)")
@@ -133,8 +132,7 @@ def _show(args: argparse.Namespace, looks: deque[Look]) -> None:
     if args.watch is not None and sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[2J")
     shown = [_shown(row, by) for row in rows[: args.top]]
-    if shown:
-        show_table(shown)
+    show_table(shown)
     if len(rows) > len(shown):
         show_line(f"... and {len(rows) - len(shown)} more (--top)")
     show_line(_sentence(now))
@@ -143,34 +141,28 @@ def _show(args: argparse.Namespace, looks: deque[Look]) -> None:
     sys.stdout.flush()
 
 
-def _shown(row: Row, by: By) -> dict[str, str]:
-    depth = {"cluster": 1, "topic": 2, "partition": 3}[by]
-    names = [*row.key, "-", "-"][:depth]
-    cells = dict(zip(_HEADINGS, names, strict=False))
+def _shown(row: Row, by: By) -> dict[str, Any]:
+    of_whole = [None] * (DEPTH[by] - len(row.key))  # a cluster of which nothing else is known
+    cells: dict[str, Any] = dict(zip(map(str.upper, _NAMES), [*row.key, *of_whole], strict=False))
     if by == "partition":
-        cells |= {"POSITION": _number(row.position), "END": _number(row.end)}
+        cells |= {"POSITION": row.position, "END": row.end}
     else:
-        cells |= {"PARTITIONS": str(row.partitions)}
-    known = "unknown" if row.lag is None else f"{row.lag} + unknown" if row.unknown else str(row.lag)
+        cells |= {"PARTITIONS": row.partitions}
     return cells | {
-        "LAG": known,
-        "AGE": "-" if row.seconds is None else duration(int(row.seconds * 1000)),
+        "LAG": "unknown" if row.lag is None else f"{row.lag} + unknown" if row.unknown else row.lag,
+        "AGE": None if row.seconds is None else duration(int(row.seconds * 1000)),
         "TREND": _trend(row),
-        "CLEAR IN": "-" if row.clear_s is None else duration(int(row.clear_s * 1000)),
+        "CLEAR IN": None if row.clear_s is None else duration(int(row.clear_s * 1000)),
         "NOTE": row.note,
     }
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
-def _trend(row: Row) -> str:
+def _trend(row: Row) -> str | None:
     per_second = row.per_second
     if row.swing is not None:
         return f"swings {row.swing[0]} to {row.swing[1]}"
     if per_second is None:
-        return "-"
+        return None
     if abs(per_second) < 0.05:
         return "steady"
     return f"{'grows' if per_second > 0 else 'falls'} {abs(per_second):.1f}/s"
@@ -185,7 +177,6 @@ def _sentence(now: Look) -> str:
 
 def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
     """Return the JSON document of `--output json`. null is what is not known."""
-    names = ("cluster", "topic", "partition")
     return {
         "time_ms": now.time_ms,
         "by": by,
@@ -197,9 +188,7 @@ def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
         "notes": list(now.notes),
         "rows": [
             {
-                **{
-                    name: int(text) if name == "partition" else text for name, text in zip(names, row.key, strict=False)
-                },
+                **{n: int(text) if n == "partition" else text for n, text in zip(_NAMES, row.key, strict=False)},
                 **({"position": row.position, "end": row.end} if by == "partition" else {"partitions": row.partitions}),
                 "unknown_partitions": row.unknown,
                 "lag": row.lag,

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["By", "Look", "PartitionLag", "Row", "exceeds", "rows_of", "trend_of"]
+__all__ = ["DEPTH", "By", "Look", "PartitionLag", "Row", "exceeds", "rows_of", "trend_of"]
 
 By = Literal["cluster", "topic", "partition"]
 """What a row is about."""
+DEPTH: Mapping[By, int] = {"cluster": 1, "topic": 2, "partition": 3}
+"""The number of parts in the key of a row."""
 
 Key = tuple[str, ...]
 """A cluster; a cluster and a topic; or a cluster, a topic and the number of a partition."""
@@ -142,8 +144,7 @@ def exceeds(look: Look, max_lag: int | None, max_seconds: float | None) -> str:
 
 
 def _key(partition: PartitionLag, by: By) -> Key:
-    whole = partition.cluster, partition.topic, str(partition.partition)
-    return whole[: {"cluster": 1, "topic": 2, "partition": 3}[by]]
+    return (partition.cluster, partition.topic, str(partition.partition))[: DEPTH[by]]
 
 
 def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tuple[int, int]]) -> Row:

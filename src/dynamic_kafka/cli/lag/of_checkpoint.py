@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from dynamic_kafka.cli.connection import addresses_of, first_messages
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag
 from dynamic_kafka.cli.output import now_ms
@@ -17,7 +17,6 @@ from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
-from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.document.document import ClusterOffsets
 from dynamic_kafka.source.document.offsets import topic_id_text
@@ -26,8 +25,6 @@ __all__ = ["CheckpointLag", "properties_for"]
 
 _GROUP = "dynamic-kafka-lag"
 _AT_ONCE = 16
-_TURN_S = 0.2
-_MOST_MESSAGES = 1000
 # One record of each partition is wanted, and brokers send whole batches.
 _ONE_RECORD = {
     **QUESTIONS,
@@ -114,13 +111,9 @@ def properties_for(
     A cluster of the query's options is meant if it has this name, or else one of these brokers. `extra` wins over the
     checkpoint's.
     """
-    servers = _servers(stored)
-    same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & _servers(t.properties)]
+    servers = addresses_of(stored)
+    same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & addresses_of(t.properties)]
     return {**(same[0].properties if same else stored), **extra}
-
-
-def _servers(properties: Mapping[str, str]) -> set[str]:
-    return {s.strip() for key in ADDRESSES for s in properties.get(key, "").split(",") if s.strip()}
 
 
 def _batch(checkpoint: Checkpoint) -> str:
@@ -191,31 +184,13 @@ class _Cluster:
         """Return the timestamp of the record at or after an offset, for the partitions that show it in time."""
         if not offsets:
             return {}
-        found: dict[tuple[str, int], int] = {}
-        waiting = dict(offsets)
-        deadline = time.monotonic() + self._timeout_s
+        asked = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         try:
-            consumer = self._reading.consumer
-            consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
-            while waiting and time.monotonic() < deadline:
-                done = []
-                for message in consumer.consume(min(len(waiting), _MOST_MESSAGES), _TURN_S):
-                    topic, number = message.topic(), message.partition()
-                    if topic is None or number is None:
-                        continue  # an error of the whole client
-                    key = topic, number
-                    if waiting.pop(key, None) is None:
-                        continue
-                    done.append(TopicPartition(*key))
-                    kind, timestamp_ms = message.timestamp()
-                    if message.error() is None and kind:
-                        found[key] = timestamp_ms
-                if done:
-                    consumer.incremental_unassign(done)
-            consumer.unassign()
+            seen = first_messages(self._reading.consumer, asked, self._timeout_s)
         except KafkaException:
             self._reading.renew()  # the ages stay unknown; the ends are what counts
-        return found
+            return {}
+        return {tp: at_ms for tp, (at_ms, _) in seen.items() if at_ms is not None}
 
 
 def _problem(

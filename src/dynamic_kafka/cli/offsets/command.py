@@ -9,10 +9,10 @@ from typing import Any
 
 from dynamic_kafka.cli.connection import (
     Run,
-    add_action,
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_source,
     add_timeout,
     read_text,
 )
@@ -51,13 +51,13 @@ Commands that change something only show it, until you add --execute. Stop the q
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Show, compare and change the positions in a checkpoint."
-    parser = add_command(commands, "offsets", text, _EXAMPLES)
+    parser = add_command(commands, "offsets", text, None, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         added.add_argument("checkpoint", metavar="CHECKPOINT", help="a local path, or an address such as s3a://...")
-        added.add_argument("--source", metavar="N", help="the source, if the query has several: 0, 1, ..., or its name")
+        add_source(added)
         return added
 
     showing = add("show", "Show where reading goes on.", _show)
@@ -156,12 +156,11 @@ def _show(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    if found:
-        rows = position_rows(found, planned=unfinished, every=args.all)
-        most = len(rows) if args.all else SHOWN_PARTITIONS
-        show_table(rows[:most])
-        if len(rows) > most:
-            show_line(f"And {len(rows) - most} more topics that are read; choose with --topic, or add --all.")
+    rows = position_rows(found, planned=unfinished, every=args.all)
+    most = len(rows) if args.all else SHOWN_PARTITIONS
+    show_table(rows[:most])
+    if len(rows) > most:
+        show_line(f"And {len(rows) - most} more topics that are read; choose with --topic, or add --all.")
     planned = sum(position.planned for position in found.values())
     age = duration(max(0, now_ms() - checkpoint.offsets[number]))
     if unfinished:
@@ -204,8 +203,7 @@ def _diff(args: argparse.Namespace) -> int:
     if args.output == "json":
         show_json({"compared": what, "changes": [change_entry(change) for change in found]})
         return 0
-    if found:
-        show_table(change_rows(found, "BEFORE", "AFTER"))
+    show_table(change_rows(found, "BEFORE", "AFTER"))
     show_line(f"{len(found) or 'No'} difference{'' if len(found) == 1 else 's'} between {what}.")
     return 0
 

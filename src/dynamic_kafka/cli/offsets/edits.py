@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from dynamic_kafka.cli.connection import add_pairs, add_timeout, properties_of, read_text
+from dynamic_kafka.cli.connection import add_commit_log_arguments, add_timeout, properties_of, read_text
 from dynamic_kafka.cli.offsets.evidence import Evidence, evidence_of_sink, looks_running, supersede_claim
 from dynamic_kafka.cli.offsets.position_tables import SHOWN_PARTITIONS, change_entry, change_rows, exported
 from dynamic_kafka.cli.output import now_ms, show_json, show_line, show_table, warn
@@ -66,11 +66,7 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="the transactional id prefix of the query's exactly-once sink, to ask its log",
     )
-    unfinished.add_argument(
-        "--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set"
-    )
-    text = "a property of the commit log's cluster, bootstrap.servers above all"
-    add_pairs(unfinished, "--commit-log-property", text=text)
+    add_commit_log_arguments(unfinished)
     add_timeout(unfinished)
 
 
@@ -188,14 +184,7 @@ def _about_unfinished(args: argparse.Namespace, checkpoint: Checkpoint) -> Evide
             "possible, add --rewrite-unfinished"
         )
     if args.sink_prefix is not None:
-        return evidence_of_sink(
-            checkpoint.query_id,
-            number,
-            prefix=args.sink_prefix,
-            topic=args.commit_log,
-            properties=dict(args.commit_log_property),
-            timeout_ms=int(args.timeout * 1000),
-        )
+        return evidence_of_sink(args, checkpoint.query_id, number)
     return Evidence(
         f"It is not known whether the rows of batch {number} are in the output already. If they are, rows that it does not "
         "read any more stay there, and rows that it reads again are there twice. For an exactly-once sink of dynamic-kafka, "
@@ -212,14 +201,7 @@ def _write(args: argparse.Namespace, plan: _Plan) -> str:
     files.create(f"{folder}/offsets/{edited.number}", files.read(f"offsets/{edited.number}"))
     if checkpoint.is_unfinished:
         if plan.rewrites and args.sink_prefix is not None:
-            supersede_claim(
-                checkpoint.query_id,
-                edited.number,
-                prefix=args.sink_prefix,
-                topic=args.commit_log,
-                properties=dict(args.commit_log_property),
-                timeout_ms=int(args.timeout * 1000),
-            )
+            supersede_claim(args, checkpoint.query_id, edited.number)
         _check_unchanged(checkpoint)
         files.replace(f"offsets/{edited.number}", edited.text)
     else:

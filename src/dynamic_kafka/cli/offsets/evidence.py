@@ -6,7 +6,7 @@ file that was written a moment ago is evidence that it runs. The commit log of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
 from typing import NamedTuple
 
 from dynamic_kafka.cli.output import duration
@@ -47,19 +47,20 @@ def looks_running(checkpoint: Checkpoint, now_ms: int) -> Evidence:
     return Evidence(note=note)
 
 
-def evidence_of_sink(
-    query_id: str, batch: int, *, prefix: str, topic: str | None, properties: Mapping[str, str], timeout_ms: int
-) -> Evidence:
-    """Return what the commit log of an exactly-once sink says about an unfinished batch of a query.
+def _log_of(args: argparse.Namespace) -> tuple[str, dict[str, str], str]:
+    """Return the commit log that the arguments name: its cluster, how to reach it, and the topic."""
+    return _CLUSTER, dict(args.commit_log_property), args.commit_log or commit_log_topic(args.sink_prefix)
 
-    Without a topic, it is the log of the prefix.
+
+def evidence_of_sink(args: argparse.Namespace, query_id: str, batch: int) -> Evidence:
+    """Return what the commit log of an exactly-once sink says about an unfinished batch of a query.
 
     Raises:
         ClusterUnavailableError: If the cluster does not answer.
         ConfigurationError: If the topic is not a commit log.
     """
-    name = topic or commit_log_topic(prefix)
-    chain = read_commit_log(_CLUSTER, properties, name, timeout_ms=timeout_ms)
+    *_, name = log = _log_of(args)
+    chain = read_commit_log(*log, timeout_ms=int(args.timeout * 1000))
     if chain is None or chain.offset < 0:
         return Evidence(f"The commit log '{name}' does not exist or is empty. Check --sink-prefix and --commit-log")
     last = chain.state.applied.get(query_id)
@@ -79,19 +80,18 @@ def evidence_of_sink(
     )
 
 
-def supersede_claim(
-    query_id: str, batch: int, *, prefix: str, topic: str | None, properties: Mapping[str, str], timeout_ms: int
-) -> None:
+def supersede_claim(args: argparse.Namespace, query_id: str, batch: int) -> None:
     """Take the commit log away from a batch that may be written now, so that it is not published as it was planned.
 
     Raises:
         TransactionError: If the batch was decided meanwhile.
     """
-    name = topic or commit_log_topic(prefix)
-    chain = read_commit_log(_CLUSTER, properties, name, timeout_ms=timeout_ms)
+    *_, name = log = _log_of(args)
+    timeout_ms = int(args.timeout * 1000)
+    chain = read_commit_log(*log, timeout_ms=timeout_ms)
     if chain is None or chain.offset < 0 or chain.state.status != "owned":
         return
-    moved = not supersede(_CLUSTER, properties, name, chain, timeout_ms=timeout_ms)
+    moved = not supersede(*log, chain, timeout_ms=timeout_ms)
     if moved or chain.state.applied.get(query_id, -1) >= batch:
         raise TransactionError(
             f"A running query has written to the commit log '{name}' just now. Nothing was changed; stop the query and try "

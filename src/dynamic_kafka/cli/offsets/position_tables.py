@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dynamic_kafka.cli.positions import Change, Partition, Position, positions_text
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.cli.positions import Change, Partition, Position, check_chosen, positions_text
 from dynamic_kafka.source.document.checkpoint import Checkpoint
 
 __all__ = ["SHOWN_PARTITIONS", "change_entry", "change_rows", "entry", "exported", "filtered", "position_rows"]
@@ -16,36 +15,27 @@ SHOWN_PARTITIONS = 50
 """The number of partitions from which on a table has a row for each topic only."""
 
 
-def position_rows(found: Mapping[Partition, Position], *, planned: bool, every: bool) -> list[dict[str, str]]:
+def position_rows(found: Mapping[Partition, Position], *, planned: bool, every: bool) -> list[dict[str, Any]]:
     """Return the rows of `show`: what is not simply read first, and one row for each topic if there are many partitions."""
     shown = sorted(found.items(), key=lambda item: (item[1].state in ("reading", "done"), item[0]))
-    if len(shown) <= SHOWN_PARTITIONS or every:
-        return [
+    rows = [entry(key, position) for key, position in shown]
+    if len(shown) > SHOWN_PARTITIONS and not every:
+        topics: dict[tuple[str, str, str], list[Position]] = {}
+        for key, position in shown:
+            topics.setdefault((key.cluster, key.topic, position.state), []).append(position)
+        rows = [
             {
-                "CLUSTER": key.cluster,
-                "TOPIC": key.topic,
-                "PARTITION": str(key.partition),
-                "POSITION": "-" if position.offset is None else str(position.offset),
-                **({"PLANNED": str(position.planned)} if planned else {}),
-                "STATE": position.state,
+                "cluster": cluster,
+                "topic": topic,
+                "partitions": len(some),
+                "lowest": min((p.offset for p in some if p.offset is not None), default=None),
+                "highest": max((p.offset for p in some if p.offset is not None), default=None),
+                "planned": sum(p.planned for p in some),
+                "state": state,
             }
-            for key, position in shown
+            for (cluster, topic, state), some in topics.items()
         ]
-    topics: dict[tuple[str, str, str], list[Position]] = {}
-    for key, position in shown:
-        topics.setdefault((key.cluster, key.topic, position.state), []).append(position)
-    return [
-        {
-            "CLUSTER": cluster,
-            "TOPIC": topic,
-            "PARTITIONS": str(len(some)),
-            "LOWEST": str(min((p.offset for p in some if p.offset is not None), default="-")),
-            "HIGHEST": str(max((p.offset for p in some if p.offset is not None), default="-")),
-            **({"PLANNED": str(sum(p.planned for p in some))} if planned else {}),
-            "STATE": state,
-        }
-        for (cluster, topic, state), some in topics.items()
-    ]
+    return [{name.upper(): value for name, value in row.items() if planned or name != "planned"} for row in rows]
 
 
 def exported(checkpoint: Checkpoint, source: str, found: Mapping[Partition, Position]) -> str:
@@ -63,12 +53,8 @@ def exported(checkpoint: Checkpoint, source: str, found: Mapping[Partition, Posi
 
 def filtered(args: argparse.Namespace, found: Mapping[Partition, Position]) -> dict[Partition, Position]:
     """Return the positions that `--cluster` and `--topic` choose; raise `ConfigurationError` for an unknown one."""
-    for what, wanted, known in (
-        ("cluster", args.cluster, {key.cluster for key in found}),
-        ("topic", args.topic, {key.topic for key in found}),
-    ):
-        if unknown := sorted(set(wanted or ()) - known):
-            raise ConfigurationError(f"The checkpoint does not know the {what} '{unknown[0]}'")
+    check_chosen("cluster", args.cluster, {key.cluster for key in found})
+    check_chosen("topic", args.topic, {key.topic for key in found})
     return {
         key: position
         for key, position in found.items()
@@ -76,23 +62,10 @@ def filtered(args: argparse.Namespace, found: Mapping[Partition, Position]) -> d
     }
 
 
-def change_rows(found: Sequence[Change], before: str, after: str) -> list[dict[str, str]]:
+def change_rows(found: Sequence[Change], before: str, after: str) -> list[dict[str, Any]]:
     """Return the rows of changes; `before` and `after` are the headings of the two positions."""
-    return [
-        {
-            "CLUSTER": key.cluster,
-            "TOPIC": key.topic,
-            "PARTITION": str(key.partition),
-            before: _shown(was),
-            after: _shown(now),
-            "EFFECT": _effect(was, now),
-        }
-        for key, was, now in found
-    ]
-
-
-def _shown(position: Position | None) -> str:
-    return "-" if position is None or position.offset is None else str(position.offset)
+    headings = ("CLUSTER", "TOPIC", "PARTITION", before, after, "EFFECT")
+    return [dict(zip(headings, change_entry(change).values(), strict=True)) for change in found]
 
 
 def _effect(was: Position | None, now: Position | None) -> str:
@@ -106,19 +79,17 @@ def _effect(was: Position | None, now: Position | None) -> str:
     return f"{-step} offsets back" if step < 0 else f"{step} offsets forward"
 
 
-def entry(partition: Partition, position: Position | None) -> dict[str, Any]:
+def entry(partition: Partition, position: Position) -> dict[str, Any]:
     """Return a partition and its position as JSON."""
-    found: dict[str, Any] = {"cluster": partition.cluster, "topic": partition.topic, "partition": partition.partition}
-    if position is None:
-        return found
-    return {**found, "position": position.offset, "planned": position.planned, "state": position.state}
+    offset, state, planned = position
+    return {**partition._asdict(), "position": offset, "planned": planned, "state": state}
 
 
 def change_entry(change: Change) -> dict[str, Any]:
     """Return a change as JSON."""
     key, was, now = change
     return {
-        **entry(key, None),
+        **key._asdict(),
         "before": None if was is None else was.offset,
         "after": None if now is None else now.offset,
         "effect": _effect(was, now),

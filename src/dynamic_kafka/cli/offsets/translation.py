@@ -117,34 +117,12 @@ def _answers(name: str, properties: dict[str, str], state: ClusterOffsets, timeo
 
 
 def _show(args: argparse.Namespace, continues: Continues, found: dict[MoveRequest, Placement], *, moves: bool) -> None:
+    entries = [_entry(request, placement) for request, placement in found.items()]
     if args.output == "json":
-        show_json(
-            {
-                "from": args.old,
-                "to": args.new,
-                "by": continues.by,
-                "moves": moves,
-                "partitions": [_entry(request, placement) for request, placement in found.items()],
-            }
-        )
+        show_json({"from": args.old, "to": args.new, "by": continues.by, "moves": moves, "partitions": entries})
         return
-    show_table(
-        [
-            {
-                "TOPIC": request.old_partition.topic,
-                "PARTITION": str(request.old_partition.partition),
-                "POSITION": str(request.position),
-                "NEW TOPIC": request.partition.topic,
-                "NEW POSITION": "-" if placement.position is None else str(placement.position),
-                "GUARANTEE": "none" if placement.position is None else placement.guarantee,
-                "READ AGAIN": "-"
-                if placement.position is None or placement.overlap is None
-                else str(placement.overlap),
-                "EVIDENCE": placement.evidence,
-            }
-            for request, placement in found.items()
-        ]
-    )
+    rows = [{name.upper().replace("_", " "): value for name, value in entry.items()} for entry in entries]
+    show_table([{**row, "GUARANTEE": row["GUARANTEE"] or "none"} for row in rows])
     if moves:
         show_line(f"A query that moves from '{args.old}' to '{args.new}' by {continues.by} goes on there.")
     else:

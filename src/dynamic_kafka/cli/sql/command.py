@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.cli.connection import read_text
+from dynamic_kafka.cli.connection import add_command, read_text
 from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
 from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
 from dynamic_kafka.cli.sql.session import calls_to_spark, start_environment
-from dynamic_kafka.cli.sql.status import StatusLine, status_while
+from dynamic_kafka.cli.sql.status import status_while
 from dynamic_kafka.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,17 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _LOOK_S = 0.2
+_EXAMPLES = """examples:
+  dynamic-kafka sql -f tables.sql
+  dynamic-kafka sql --output json -e "CREATE TABLE ...; SELECT * FROM orders" | jq .id
+"""
 
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
-    parser = commands.add_parser(
-        "sql",
-        help="run Flink SQL on Spark",
-        description="Run Flink SQL on Spark, from a file or at a prompt.",
-        epilog="For example: dynamic-kafka sql -f tables.sql; "
-        'dynamic-kafka sql --output json -e "CREATE TABLE ...; SELECT * FROM orders" | jq .id',
-    )
+    parser = add_command(commands, "sql", "Run Flink SQL on Spark, from a file or at a prompt.", None, _EXAMPLES)
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - reads standard input")
     parser.add_argument("-e", "--execute", metavar="SQL", help="statements, instead of a file")
     parser.add_argument(
@@ -103,12 +101,11 @@ def _run_all(environment: TableEnvironment, script: str, statements: Iterable[St
 
 def _wait(jobs: list[Job]) -> None:
     """Wait until all jobs have ended, and show what they do; raise the error of one that fails."""
-    line = StatusLine()
-    try:
-        with calls_to_spark() as pressed:
-            while not pressed and (running := [job for job in jobs if not job.ended()]):  # asks all of them
-                if line.wanted():
-                    line.show(summary([(job.name, job.query.lastProgress) for job in running]))
-                time.sleep(_LOOK_S)
-    finally:
-        line.close()
+    running = jobs
+
+    def what_runs() -> str:
+        return summary([(job.name, job.query.lastProgress) for job in running])
+
+    with calls_to_spark() as pressed, status_while(what_runs):
+        while not pressed and (running := [job for job in jobs if not job.ended()]):  # asks all of them
+            time.sleep(_LOOK_S)

@@ -25,18 +25,12 @@ class StatusLine:
 
     def __init__(self) -> None:
         self._shown = self._closed = False
-        self._last_s = 0.0
         self._lock = threading.Lock()
-
-    def wanted(self) -> bool:
-        """Return whether it is shown, and the last text has been there for a while."""
-        return sys.stderr.isatty() and time.monotonic() - self._last_s > _EVERY_S
 
     def show(self, text: str) -> None:
         """Show a text in the place of the last one."""
         if not sys.stderr.isatty():
             return
-        self._last_s = time.monotonic()
         width = get_terminal_size().columns - 1
         with self._lock:
             if not self._closed:

@@ -1,13 +1,14 @@
 """What is suspicious in the metadata of streams, without asking any cluster. Pure.
 
 An error is what a query would not accept. A warning is what is accepted, and is probably not meant. A note is often right.
+No finding shows a property's value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
 
+from dynamic_kafka.cli.checks.findings import Finding, error, note, warning
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
 from dynamic_kafka.kafka.config.documents import DocumentRules, refused
 from dynamic_kafka.kafka.config.properties import to_librdkafka
@@ -15,21 +16,10 @@ from dynamic_kafka.kafka.config.secrets import redact
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.snapshot import make_snapshot
 
-__all__ = ["Finding", "Result", "check_streams", "quoted_list"]
-
-Result = Literal["error", "warning", "note", "ok"]
+__all__ = ["check_streams", "quoted_list"]
 
 _HIDDEN = "***"
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
-
-
-class Finding(NamedTuple):
-    """Something that was found: where, and what to do about it. It shows no property's value."""
-
-    result: Result
-    where: str
-    what: str
-    remedy: str = ""
 
 
 def check_streams(
@@ -42,9 +32,9 @@ def check_streams(
     """
     try:
         clusters = make_snapshot(streams).clusters
-    except MetadataServiceError as error:
-        what, _, remedy = str(error).partition("; ")
-        return [Finding("error", "the document", what, remedy)]
+    except MetadataServiceError as problem:
+        what, _, remedy = str(problem).partition("; ")
+        return [error(what, remedy, "the document")]
     found = [*_empty(streams), *_alike(streams)]
     for name, cluster in clusters.items():
         found += _check_properties(name, cluster)
@@ -61,46 +51,38 @@ def _continued(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Finding]:
             continue
         where, old = f"cluster '{name}'", clusters.get(continues.cluster)
         if unknown := sorted(set(continues.topics.values()) - cluster.topics):
-            yield Finding(
-                "warning",
-                where,
+            yield warning(
                 f"it continues topics that it does not list: {listed(unknown, 5)}",
                 "list them among its topics, or take them out of `continues`",
+                where,
             )
         both = {t for t in cluster.topics if old is not None and continues.old_topic(t) in old.topics}
         if both and old is not None and old.continues is not None and old.continues.cluster == name:
-            yield Finding(
-                "warning", where, f"it and '{continues.cluster}' continue each other", "let one continue the other"
-            )
+            yield warning(f"it and '{continues.cluster}' continue each other", "let one continue the other", where)
         elif both:
-            yield Finding(
-                "note",
-                where,
+            yield note(
                 f"{quoted_list(sorted(both))} of it stands by, because '{continues.cluster}' is still read",
                 f"to move, take the topic out of '{continues.cluster}'",
+                where,
             )
         if continues.guarantee == "unproved":
-            yield Finding(
-                "warning",
-                where,
+            yield warning(
                 f"it may continue '{continues.cluster}' without a proof, with records lost or repeated",
                 "take `guarantee: unproved` away when it has moved",
+                where,
             )
 
 
 def _empty(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
     for stream in streams:
         if not stream.clusters:
-            yield Finding(
-                "warning",
-                f"stream '{stream.stream_id}'",
-                "it has no cluster, so nothing is read",
-                "add one, or delete the stream",
+            yield warning(
+                "it has no cluster, so nothing is read", "add one, or delete the stream", f"stream '{stream.stream_id}'"
             )
         for name, cluster in stream.clusters.items():
             if not cluster.topics:
                 where = f"stream '{stream.stream_id}', cluster '{name}'"
-                yield Finding("warning", where, "no topics are listed, so nothing is read", "list them, or delete it")
+                yield warning("no topics are listed, so nothing is read", "list them, or delete it", where)
 
 
 def _alike(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
@@ -114,11 +96,10 @@ def _alike(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
             groups.setdefault("".join(name.lower().split()), []).append(name)
         for same in groups.values():
             if len(same) > 1:
-                yield Finding(
-                    "warning",
-                    f"{what} {quoted_list(same)}",
+                yield warning(
                     "these names differ only in case or blanks, and are different ones",
                     "give them one name, or names that can be told apart",
+                    f"{what} {quoted_list(same)}",
                 )
 
 
@@ -126,36 +107,30 @@ def _check_properties(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
     where, properties = f"cluster '{name}'", cluster.properties
     try:
         to_librdkafka({key: value for key, value in properties.items() if key != "group.id"}, role="consumer")
-    except ConfigurationError as error:
-        yield Finding("error", where, str(error).partition("\n")[0], "correct the property")
+    except ConfigurationError as problem:
+        yield error(str(problem).partition("\n")[0], "correct the property", where)
     clear = [key for key, value in redact(properties).items() if _HIDDEN in value]
     if clear:
-        yield Finding(
-            "warning",
-            where,
-            f"a secret in clear text: {listed(sorted(clear), 5)}",
-            "refer to it: ${env:NAME} or ${file:/path}",
+        yield warning(
+            f"a secret in clear text: {listed(sorted(clear), 5)}", "refer to it: ${env:NAME} or ${file:/path}", where
         )
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms"))
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER"):
         what = "password" if mechanism == "PLAIN" else "token"
-        yield Finding("warning", where, f"the {what} crosses the network in clear text", "use SASL_SSL, or SCRAM")
+        yield warning(f"the {what} crosses the network in clear text", "use SASL_SSL, or SCRAM", where)
     logins = sorted(key for key in properties if key.startswith(("sasl.", "ssl.")))
     if protocol == "PLAINTEXT" and logins:
-        yield Finding(
-            "warning",
-            where,
+        yield warning(
             f"{listed(logins, 3)} without an effect: security.protocol is PLAINTEXT",
             "set security.protocol, for example to SASL_SSL",
+            where,
         )
     unchecked = properties.get("enable.ssl.certificate.verification", "true").lower() == "false"
     if unchecked or properties.get("ssl.endpoint.identification.algorithm", "https") in ("", "none"):
-        yield Finding(
-            "warning", where, "the server's certificate is not fully checked", "check it; anybody may pose as it"
-        )
+        yield warning("the server's certificate is not fully checked", "check it; anybody may pose as it", where)
     if "group.id" in properties:
-        yield Finding("warning", where, "group.id is not used here", "set the query's option properties.group.id")
+        yield warning("group.id is not used here", "set the query's option properties.group.id", where)
 
 
 def _check_rules(
@@ -166,11 +141,9 @@ def _check_rules(
         for fault in refused(cluster.properties, given or {}, rules):
             allow = f"have the query allow it: {fault.option}" if fault.option else ""
             if given is None and allow:
-                yield Finding("note", f"cluster '{name}'", fault.what, allow)
+                yield note(fault.what, allow, f"cluster '{name}'")
             else:
-                yield Finding(
-                    "error", f"cluster '{name}'", fault.what, ", or ".join(filter(None, (fault.remedy, allow)))
-                )
+                yield error(fault.what, ", or ".join(filter(None, (fault.remedy, allow))), f"cluster '{name}'")
     except ConfigurationError:
         return  # a wrong property, which is found above
 
@@ -180,11 +153,9 @@ def _check_addresses(name: str, cluster: ClusterMetadata) -> Iterator[Finding]:
     for server in _servers(cluster):
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            yield Finding("warning", where, f"'{server}' is not host:port", "name the port; the usual one is 9092")
+            yield warning(f"'{server}' is not host:port", "name the port; the usual one is 9092", where)
         elif host.lower() in _LOCAL:
-            yield Finding(
-                "warning", where, f"'{server}' is the machine of each reader itself", "use the broker's address"
-            )
+            yield warning(f"'{server}' is the machine of each reader itself", "use the broker's address", where)
 
 
 def _servers(cluster: ClusterMetadata) -> list[str]:
@@ -202,11 +173,10 @@ def _one_address_twice(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Find
             together.setdefault(tuple(sorted(set(some))), []).append(server)
     for same, servers in together.items():
         if len(same) > 1:
-            yield Finding(
-                "warning",
-                f"clusters {quoted_list(same)}",
+            yield warning(
                 f"they have {listed(servers, 3)} in common, so they seem to be one Kafka cluster",
                 "give it one name; a topic under two names is read once",
+                f"clusters {quoted_list(same)}",
             )
 
 
@@ -221,19 +191,17 @@ def _one_topic_twice(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
                 owners.setdefault((name, topic), []).append(stream.stream_id)
         shared = sorted(topic for topic, names in clusters.items() if len(names) > 1)
         if shared:
-            yield Finding(
-                "note",
-                f"stream '{stream.stream_id}'",
+            yield note(
                 f"{quoted_list(shared)} is read from several clusters: {listed(sorted(clusters[shared[0]]), 5)}",
                 "right if they hold different records, wrong if one is a mirror of another",
+                f"stream '{stream.stream_id}'",
             )
     for (name, topic), ids in sorted(owners.items()):
         if len(set(ids)) > 1:
-            yield Finding(
-                "note",
-                f"cluster '{name}', topic '{topic}'",
+            yield note(
                 f"it belongs to the streams {quoted_list(sorted(set(ids)))}",
                 "a query that reads several of them reads the topic once",
+                f"cluster '{name}', topic '{topic}'",
             )
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
+from dynamic_kafka.cli.checks.findings import Finding, Result, error, ok, warning
 from dynamic_kafka.cli.connection import (
-    add_action,
     add_command,
     add_option_arguments,
     add_property_arguments,
+    add_source,
     add_timeout,
     query_options_of,
     read_text,
 )
+from dynamic_kafka.cli.job import for_one_look, streams_of
 from dynamic_kafka.cli.output import duration, show_json, show_line, show_table
-from dynamic_kafka.cli.streams.checks import Finding, Result, check_streams, quoted_list
-from dynamic_kafka.cli.streams.next_start import NextStart, next_start, topics_of
-from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MetadataServiceError, listed, nearest, plural
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.cli.streams.checks import check_streams, quoted_list
+from dynamic_kafka.cli.streams.next_start import NextStart, next_start, with_similar
+from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed, plural
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.configure import SUBSCRIPTIONS, SourceObjects, configure_source
@@ -46,21 +48,20 @@ Exit codes: 0 if there is no error, and with --diff if the next start goes on wi
 1 for an error, and with --diff if the next start would end with one; 2 for wrong usage; 3 with --diff if something differs.
 """
 _DIFFERS = 3
+_WORST_FIRST = (Result.ERROR, Result.WARNING, Result.NOTE, Result.OK)
 
 
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "Check what the metadata service says, and what a query would do with it."
-    parser = add_command(commands, "streams", text, _EXAMPLES, _run)
+    parser = add_command(commands, "streams", text, _run, _EXAMPLES)
     _add_common(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
-    parser.add_argument(
-        "--source", metavar="N", help="the checkpoint's source, if it has several: 0, 1, ..., or its name"
-    )
+    add_source(parser)
     parser.add_argument("--all", action="store_true", help="also show what is as it should be")
     actions = parser.add_subparsers(metavar="validate", title="another action")
     text = "Check a metadata document, for the CI of its owners. No cluster is asked, unless --connect is given."
-    validating = add_action(actions, "validate", text, _validate)
+    validating = add_command(actions, "validate", text, _validate)
     validating.add_argument("file", metavar="FILE", help="the YAML or JSON document; - reads standard input")
     validating.add_argument("--strict", action="store_true", help="end with 1 for warnings, too")
     validating.add_argument("--connect", action="store_true", help="ask the clusters for the topics as well")
@@ -81,11 +82,7 @@ def _settings(args: argparse.Namespace, options: Mapping[str, str], document: Do
             objects = SourceObjects(subscriber=StreamSetSubscriber(document.streams))
         else:
             options["stream-pattern"] = ".*"
-    found = configure_source(options, objects).with_default_start(KafkaOffsetsInitializer.latest())
-    timeout_ms = int(args.timeout * 1000)
-    return replace(
-        found, metadata_interval_ms=-1, unavailable_after_ms=timeout_ms, call_timeout_ms=max(1, timeout_ms // 2)
-    )
+    return for_one_look(configure_source(options, objects), args.timeout)
 
 
 # --- what the metadata service says ---------------------------------------------------------------------------------------
@@ -101,17 +98,11 @@ def _run(args: argparse.Namespace) -> int:
             "metadata-service.path=streams.yaml"
         )
     settings = _settings(args, options, None)
-    streams = _described(settings)
+    streams = streams_of(settings)
     findings = check_streams(streams, settings.document_rules, settings.properties)
-    if not any(finding.result == "error" for finding in findings):
+    if not any(finding.result is Result.ERROR for finding in findings):
         findings += _asked(settings)
     return _show_findings(args, streams, findings, every=args.all)
-
-
-def _described(settings: SourceSettings) -> list[KafkaStream]:
-    service = settings.service()
-    with closing(service):
-        return list(settings.subscriber.get_subscribed_streams(service))
 
 
 def _asked(settings: SourceSettings) -> list[Finding]:
@@ -119,39 +110,33 @@ def _asked(settings: SourceSettings) -> list[Finding]:
     view = SourceView(replace(settings, cluster_failure_mode="isolate"))
     with closing(view):
         seen = view.collect(None, at_once=True)
-        errors = {name: monitor.error for name, monitor in view.monitors.items()}
-        return list(_topics_found(settings, seen, errors, view))
+        return list(_topics_found(settings, seen, view))
 
 
-def _topics_found(
-    settings: SourceSettings, seen: SourceSnapshot, errors: Mapping[str, DynamicKafkaError | None], view: SourceView
-) -> Iterator[Finding]:
+def _topics_found(settings: SourceSettings, seen: SourceSnapshot, view: SourceView) -> Iterator[Finding]:
     ids: dict[str, list[str]] = {}
     if isinstance(settings.subscriber, StreamSetSubscriber):
         for stream in sorted(settings.subscriber.stream_ids - seen.streams.keys()):
-            yield Finding("error", f"stream '{stream}'", "the metadata service does not know it", "check the id")
+            yield error("the metadata service does not know it", "check the id", f"stream '{stream}'")
     for name, desired in seen.desired.items():
         where = f"cluster '{name}'"
         found = seen.views.get(name)
         if found is None:
-            what = str(errors.get(name) or "it has not answered").removeprefix(f"Cluster '{name}' ")
+            what = str(view.monitors[name].error or "it has not answered").removeprefix(f"Cluster '{name}' ")
             topics = f"{plural(len(desired.topics), 'topic')} not checked"
-            yield Finding("error", where, what, f"{topics}; dynamic-kafka doctor finds the step that fails")
+            yield error(what, f"{topics}; dynamic-kafka doctor finds the step that fails", where)
             continue
         if found.kafka_id:
             ids.setdefault(found.kafka_id, []).append(name)
         missing = sorted(desired.topics & (found.missing | found.unconfirmed))
-        known = topics_of(name, view, settings) if missing else frozenset()
-        for topic in missing:
-            similar = nearest(topic, known)
+        for topic, similar in with_similar(missing, name, view, settings):
             hint = f"did you mean '{similar}'?" if similar else "create it, or correct the name"
-            yield Finding("error", f"{where}, topic '{topic}'", "it does not exist, say the brokers", hint)
+            yield error("it does not exist, say the brokers", hint, f"{where}, topic '{topic}'")
         for topic in sorted(desired.topics & found.denied):
-            yield Finding(
-                "error",
-                f"{where}, topic '{topic}'",
+            yield error(
                 "this user may not describe it",
                 "grant Describe and Read on it; dynamic-kafka doctor checks all rights",
+                f"{where}, topic '{topic}'",
             )
         for topic in sorted(desired.topics & found.topics.keys()):
             count = found.partitions[topic]
@@ -159,16 +144,15 @@ def _topics_found(
             partitions = plural(count, "partition")
             if without:
                 what = f"{partitions}, of which {listed(map(str, without), 5)} did not answer: no leader"
-                yield Finding("error", f"{where}, topic '{topic}'", what, "look at the brokers of the cluster")
+                yield error(what, "look at the brokers of the cluster", f"{where}, topic '{topic}'")
             else:
-                yield Finding("ok", f"{where}, topic '{topic}'", partitions)
+                yield ok(partitions, where=f"{where}, topic '{topic}'")
     for kafka_id, names in ids.items():
         if len(names) > 1:
-            yield Finding(
-                "warning",
-                f"clusters {quoted_list(names)}",
+            yield warning(
                 f"they are one Kafka cluster (cluster.id {kafka_id})",
                 "give it one name; a topic under two names is read once",
+                f"clusters {quoted_list(names)}",
             )
 
 
@@ -181,35 +165,35 @@ def _validate(args: argparse.Namespace) -> int:
     name = "standard input" if args.file == "-" else args.file
     try:
         text = read_text(args.file)
-    except ConfigurationError as error:  # for a script, the document is not valid
-        raise MetadataServiceError(str(error)) from None
+    except ConfigurationError as problem:  # for a script, the document is not valid
+        raise MetadataServiceError(str(problem)) from None
     try:
         streams = list(parse_document(text, name))
-    except MetadataServiceError as error:
-        return _show_findings(args, [], list(_faults(error, name)), every=False)
+    except MetadataServiceError as problem:
+        return _show_findings(args, [], list(_faults(problem, name)), every=False)
     given = query_options_of(args)
     options = given | {"metadata-service": "file", "metadata-service.path": args.file}
     query = _settings(args, options, None)
     findings = check_streams(streams, query.document_rules, query.properties if given else None)
-    if args.connect and not any(finding.result == "error" for finding in findings):
+    if args.connect and not any(finding.result is Result.ERROR for finding in findings):
         if args.file == "-":
             raise ConfigurationError("--connect needs a file, not standard input")
         findings += _asked(query)
     return _show_findings(args, streams, findings, every=False)
 
 
-def _faults(error: MetadataServiceError, name: str) -> Iterator[Finding]:
-    for line in str(error).removeprefix(f"Metadata document '{name}' is invalid: ").splitlines():
+def _faults(invalid: MetadataServiceError, name: str) -> Iterator[Finding]:
+    for line in str(invalid).removeprefix(f"Metadata document '{name}' is invalid: ").splitlines():
         where, colon, what = line.partition(": ")
-        yield Finding("error", where if colon else "the document", what if colon else line)
+        yield error(what if colon else line, "", where if colon else "the document")
 
 
 def _show_findings(
     args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
 ) -> int:
     # A whole cluster comes before a topic.
-    findings = sorted(findings, key=lambda f: (get_args(Result).index(f.result), "topic '" in f.where))
-    counts = {result: sum(finding.result == result for finding in findings) for result in get_args(Result)}
+    findings = sorted(findings, key=lambda f: (_WORST_FIRST.index(f.result), "topic '" in f.where))
+    counts = Counter(finding.result for finding in findings)
     if args.output == "json":
         show_json(
             {
@@ -218,17 +202,16 @@ def _show_findings(
             }
         )
     else:
-        shown = [finding for finding in findings if finding.result != "ok" or every]
-        if shown:
-            show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
+        shown = [finding for finding in findings if finding.result is not Result.OK or every]
+        show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
         clusters = {name for stream in streams for name in stream.clusters}
         topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
         if streams:
             show_line(
                 f"{plural(len(streams), 'stream')}, {plural(len(clusters), 'cluster')}, {plural(len(topics), 'topic')}: "
-                f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')}"
+                f"{plural(counts[Result.ERROR], 'error')}, {plural(counts[Result.WARNING], 'warning')}"
             )
-    return 1 if counts["error"] or (getattr(args, "strict", False) and counts["warning"]) else 0
+    return 1 if counts[Result.ERROR] or (getattr(args, "strict", False) and counts[Result.WARNING]) else 0
 
 
 # --- the next start -------------------------------------------------------------------------------------------------------
@@ -244,7 +227,7 @@ def _diff(args: argparse.Namespace) -> int:
             "No options are given. Give those of the query with -o or --options-file: a checkpoint does not have them"
         )
     settings = _settings(args, options, document)
-    _described(settings)  # a service that fails is an error at once, and not after the query's patience
+    streams_of(settings)  # a service that fails is an error at once, and not after the query's patience
     found = next_start(settings, document)
     stops = found.error is not None or bool(found.unreachable and settings.cluster_failure_mode == "fail")
     differs = any(change.change != "goes on" for change in found.changes) or any(
@@ -271,20 +254,10 @@ def _diff(args: argparse.Namespace) -> int:
 
 def _show_next(args: argparse.Namespace, checkpoint: Checkpoint, settings: SourceSettings, found: NextStart) -> None:
     shown = [change for change in found.changes if change.change != "goes on" or args.all]
-    if shown:
-        show_table(
-            [
-                {
-                    "CHANGE": change.change,
-                    "CLUSTER": change.cluster,
-                    "TOPIC": change.topic,
-                    "PARTITIONS": str(change.partitions),
-                    "READS": str(change.unread),
-                    "BEFORE": change.was or "-",
-                }
-                for change in shown
-            ]
-        )
+    headings = ("CHANGE", "CLUSTER", "TOPIC", "PARTITIONS", "READS", "BEFORE")
+    show_table(
+        [dict(zip(headings, [cell if cell != "" else None for cell in change], strict=True)) for change in shown]
+    )
     for level, text in found.events:
         show_line(f"{level}: {text}")
     if checkpoint.is_unfinished:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from dynamic_kafka.source.rules.model import ClusterView, Event, Move, ReadPolic
 from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["NextStart", "TopicChange", "next_start", "topic_changes", "topics_of"]
+__all__ = ["NextStart", "TopicChange", "next_start", "topic_changes", "with_similar"]
 
 _ORDER = ("removed", "forgotten", "unreachable", "waits", "draining", "moved", "returns", "new", "goes on")
 
@@ -99,23 +99,27 @@ def _missing(seen: SourceSnapshot, view: SourceView, settings: SourceSettings) -
     """Return a warning for each topic that the metadata names and that does not exist, with the most similar name."""
     for name, shown in sorted(seen.views.items()):
         missing = sorted(shown.unconfirmed & seen.desired[name].topics) if name in seen.desired else []
-        known = topics_of(name, view, settings) if missing else frozenset()
-        for topic in missing:
-            similar = nearest(topic, known)
+        for topic, similar in with_similar(missing, name, view, settings):
             hint = f"; did you mean '{similar}'?" if similar else ". Is the name right?"
             yield Event("warning", f"Cluster '{name}', topic '{topic}' does not exist, say its brokers{hint}")
 
 
-def topics_of(name: str, view: SourceView, settings: SourceSettings) -> frozenset[str]:
-    """Return the names of all topics of a cluster, for suggestions; none if it does not answer."""
+def with_similar(
+    missing: Sequence[str], name: str, view: SourceView, settings: SourceSettings
+) -> Iterator[tuple[str, str | None]]:
+    """Yield topics that a cluster does not have, each with the most similar name of those that it has; None if none is."""
+    if not missing:
+        return
     connection = ClusterConnection(
         name, view.metadata.properties(name, {}), group_id=settings.consumer_group, timeout_ms=settings.call_timeout_ms
     )
     with closing(connection):
         try:
-            return connection.matching_topics(re.compile(".*"))
+            known = connection.matching_topics(re.compile(".*"))
         except ClusterUnavailableError:
-            return frozenset()
+            known = frozenset()
+    for topic in missing:
+        yield topic, nearest(topic, known)
 
 
 def _resolved(

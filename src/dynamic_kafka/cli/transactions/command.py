@@ -16,10 +16,9 @@ from typing import Any
 
 from dynamic_kafka.cli.connection import (
     Run,
-    add_action,
     add_command,
+    add_commit_log_arguments,
     add_connection_arguments,
-    add_pairs,
     connection_of,
 )
 from dynamic_kafka.cli.output import duration, now_ms, show_details, show_json, show_line, show_table, warn
@@ -65,11 +64,11 @@ _OWNED = (
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     text = "List, describe, commit and abort the open transactions of an exactly-once sink."
-    parser = add_command(commands, "transactions", text, "")
+    parser = add_command(commands, "transactions", text, None)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        added = add_action(actions, name, text, run)
+        added = add_command(actions, name, text, run)
         add_connection_arguments(added)
         _add_sink_arguments(added, prefix_required=name != "list")
         return added
@@ -98,9 +97,7 @@ def _add_sink_arguments(parser: argparse.ArgumentParser, *, prefix_required: boo
     group.add_argument(
         "--prefix", type=_prefix, required=prefix_required, help="the sink's transactional id prefix, exactly"
     )
-    group.add_argument("--commit-log", metavar="TOPIC", help="the commit log's topic, if sink.commit-log.topic is set")
-    text = "a property of the commit log's cluster, if it is another one, such as bootstrap.servers=..."
-    add_pairs(group, "--commit-log-property", text=text)
+    add_commit_log_arguments(group)
     group.add_argument(
         "--cluster",
         metavar="NAME",
@@ -384,33 +381,33 @@ def _entry(view: CommitLogView | None, found: TransactionView) -> dict[str, Any]
     }
 
 
-def _row(found: TransactionView) -> dict[str, str]:
+def _row(found: TransactionView) -> dict[str, Any]:
     """Return a transaction as a row of `list`."""
     entry = _entry(None, found)
     age_ms, left_ms = entry["age_ms"], entry["left_ms"]
     return {
         "TRANSACTIONAL ID": found.transactional_id,
         "STATE": _state(found),
-        "PRODUCER ID": "-" if found.description is None else str(entry["producer_id"]),
-        "EPOCH": "-" if found.description is None else str(entry["producer_epoch"]),
-        "AGE": "-" if age_ms is None else duration(age_ms),
-        "TIME LEFT": "-" if left_ms is None else duration(left_ms) if left_ms else "none",
-        "PARTITIONS": ", ".join(f"{p['topic']}-{p['partition']}" for p in entry["partitions"]) or "-",
+        "PRODUCER ID": entry["producer_id"],
+        "EPOCH": entry["producer_epoch"],
+        "AGE": None if age_ms is None else duration(age_ms),
+        "TIME LEFT": None if left_ms is None else duration(left_ms) if left_ms else "none",
+        "PARTITIONS": ", ".join(f"{p['topic']}-{p['partition']}" for p in entry["partitions"]) or None,
         "COMMIT LOG": found.verdict,
     }
 
 
-def _details(view: CommitLogView, found: TransactionView) -> dict[str, str]:
+def _details(view: CommitLogView, found: TransactionView) -> dict[str, Any]:
     """Return everything about a transaction, by name."""
     row, seen = _row(found), found.description
-    pairs = {"Transactional id": found.transactional_id, "State": _state(found)}
+    pairs: dict[str, Any] = {"Transactional id": found.transactional_id, "State": _state(found)}
     if seen is not None:
         began = datetime.fromtimestamp(seen.started_at_ms / 1000, UTC) if seen.started_at_ms >= 0 else None
         pairs |= {
             "Producer id": row["PRODUCER ID"],
             "Producer epoch": row["EPOCH"],
             "Time-out": f"{duration(seen.timeout_ms)} (transaction.timeout.ms={seen.timeout_ms})",
-            "Began": "-" if began is None else began.isoformat(timespec="milliseconds"),
+            "Began": None if began is None else began.isoformat(timespec="milliseconds"),
             "Age": row["AGE"],
             "Time left": row["TIME LEFT"],
             "Partitions": row["PARTITIONS"],

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from dynamic_kafka.cli.connection import addresses_of
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.transactions.client import (
     ABORTED,
     COMMITTED,
@@ -168,8 +168,8 @@ def this_cluster(
     Raises:
         ConfigurationError: If the user's name belongs to another cluster.
     """
-    here = _addresses(properties)
-    by_address = sorted(name for name, others in clusters.items() if here & _addresses(others))
+    here = addresses_of(properties)
+    by_address = sorted(name for name, others in clusters.items() if here & addresses_of(others))
     if given is not None and by_address and given not in by_address:
         raise ConfigurationError(
             f"--cluster {given} is not the cluster at these brokers: the commit log calls it '{by_address[0]}'. Leave "
@@ -178,9 +178,3 @@ def this_cluster(
     if given is not None:
         return given if given in clusters else None
     return by_address[0] if len(by_address) == 1 else None
-
-
-def _addresses(properties: Mapping[str, str]) -> frozenset[str]:
-    text = ",".join(properties.get(name, "") for name in ADDRESSES)
-    servers = (server.strip().rpartition("://")[2].lower() for server in text.split(","))
-    return frozenset(server if ":" in server else f"{server}:9092" for server in servers if server)

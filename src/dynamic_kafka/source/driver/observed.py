@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from dynamic_kafka.errors import suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
-from dynamic_kafka.observe.place import ServerSettings, find_or_start
+from dynamic_kafka.observe.place import find_or_start
 from dynamic_kafka.observe.reporter import Reporter, new_name
 from dynamic_kafka.observe.reports import Calls, ClusterReport, Event, HistoryLeft, TopicReport
 from dynamic_kafka.observe.settings import MetricsSettings
@@ -77,8 +77,7 @@ class ObservedEnumerator(SourceEnumerator):
         self._told_history: tuple[HistoryStage, int, HistoryLeft] | None = None
         self._failing: dict[str, int] = {}
         self._changes: deque[Event] = deque(maxlen=_MOST_EVENTS)
-        server = ServerSettings(metrics.host, metrics.port, metrics.otlp_endpoint)
-        self._reporter = Reporter(partial(find_or_start, server), self._report, interval_s=_INTERVAL_S)
+        self._reporter = Reporter(partial(find_or_start, metrics), self._report, interval_s=_INTERVAL_S)
 
     # --- Spark's calls ---
 

@@ -1,24 +1,61 @@
-"""The series pushed to OpenTelemetry, by its SDK (the extra `otel`), as OTLP over HTTP.
+"""The series for others: as text for Prometheus, and pushed to OpenTelemetry.
 
-Every series becomes an observable instrument with the same name, labels and values, pushed once a minute or as the SDK's own
-environment variables say (`OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`).
+Prometheus's library is prometheus-client (the extra `metrics`). OpenTelemetry's SDK (the extra `otel`) pushes OTLP over
+HTTP: every series becomes an observable instrument with the same name, labels and values, pushed once a minute or as the
+SDK's own environment variables say (`OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_EXPORTER_OTLP_HEADERS`,
+`OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dynamic_kafka.observe.series import SERIES, Samples, Series
 
-__all__ = ["push"]
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
-_log = logging.getLogger(__name__)
+__all__ = ["exposition", "push"]
 
 _FRESH_S = 0.5
+
+
+class _Families:
+    """What the library collects from."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+        for series in SERIES:
+            if values := self._samples.get(series.name):
+                family = (CounterMetricFamily if series.kind == "counter" else GaugeMetricFamily)(
+                    series.name, series.doc, labels=series.all_labels
+                )
+                for labels, value in values.items():
+                    family.add_metric(labels, value)
+                yield family
+
+
+def exposition(samples: Samples, accept: str) -> tuple[bytes, str]:
+    """Return the text and its content type, in the format that the scraper's header `Accept` prefers.
+
+    Raises:
+        ImportError: If the library is not installed.
+    """
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(samples))
+    encoder, content_type = choose_encoder(accept)
+    return encoder(registry), content_type
 
 
 class _Latest:
