@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import ROW_KIND
 from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.queries.catalog import Catalog
-from dynamic_kafka.sql.queries.text import is_projection, selects_all, with_column
+from dynamic_kafka.sql.queries.text import is_projection, selects_all, with_row_kind
 from dynamic_kafka.sql.tables.table import KafkaTable
 
 __all__ = ["rows_for"]
@@ -45,7 +44,7 @@ def rows_for(
         return rows(query)
     if is_projection(query):
         with suppress(AnalysisException):  # if the view that it reads does not have the column
-            return rows(with_column(query, ROW_KIND))
+            return rows(with_row_kind(query))
     raise ConfigurationError(
         f"The query loses `row_kind` of {', '.join(changelogs)}, so its deletions and updates would become new rows of "
         f"table {table.name}. Select `row_kind` as the last column, or materialize the changes first: for Spark's "
