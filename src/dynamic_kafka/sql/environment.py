@@ -31,7 +31,7 @@ from dynamic_kafka.sql.parser.like import merge
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.queries.catalog import View
 from dynamic_kafka.sql.queries.changes import rows_for
-from dynamic_kafka.sql.queries.ordered import check_key
+from dynamic_kafka.sql.queries.known import check_key
 from dynamic_kafka.sql.queries.queries import Queries
 from dynamic_kafka.sql.queries.text import filters_groups, is_projection, selects_all
 from dynamic_kafka.sql.session.config import TableConfig

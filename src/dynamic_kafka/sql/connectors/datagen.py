@@ -41,7 +41,7 @@ def row_count(table: OtherTable) -> int | None:
     options = _Options(table.rest)
     counts = [
         options.of(c.name, "end", int) - options.of(c.name, "start", int) + 1
-        for c in table.physical
+        for c in table.definition.physical
         if options.kind(c.name) == "sequence"
     ]
     number: int | None = _NUMBER_OF_ROWS.of(table.options)
@@ -55,7 +55,7 @@ def expressions(table: OtherTable) -> Iterator[str]:
         ConfigurationError: If an option is wrong, unknown or missing, or a type cannot be generated.
     """
     options = _Options(table.rest)
-    for column in table.physical:
+    for column in table.definition.physical:
         name = column.name
         if options.kind(name) == "sequence":
             start, end = options.of(name, "start", int), options.of(name, "end", int)
@@ -200,7 +200,7 @@ def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
         counted = (reader if tasks is None else reader.option("numPartitions", tasks)).load()
     else:
         counted = spark.range(0, rows, numPartitions=tasks).toDF("value")
-    columns = zip(table.physical, expressions(table), strict=True)
+    columns = zip(table.definition.physical, expressions(table), strict=True)
     return counted.select(*(F.expr(text).cast(cast_type(c.type)).alias(c.name) for c, text in columns))
 
 

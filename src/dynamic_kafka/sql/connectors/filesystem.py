@@ -62,9 +62,6 @@ _METADATA = {
 
 
 def _check(table: OtherTable) -> None:
-    for option in (_PATH, _FORMAT):
-        if option.of(table.options) is None:
-            raise ConfigurationError(f"Option '{option.key}' is missing; table {table.name} needs it")
     name: str = _FORMAT.of(table.options)
     if name not in (*_LINES, *_FILES):
         raise ConfigurationError(
@@ -93,7 +90,7 @@ def _in_files(table: OtherTable) -> StructType:
     return StructType(
         [
             StructField(c.name, spark_type(c.type), c.type.nullable, time_precision(c.type))
-            for c in table.physical
+            for c in table.definition.physical
             if c.name not in table.definition.partitioned_by
         ]
     )
@@ -116,7 +113,7 @@ def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
     folder_of: dict[str, Column] = {
         name: F.nullif(named(name), default_name) for name in table.definition.partitioned_by
     }
-    metadata = {c.name: F.col(f"_metadata.{_METADATA[c.key][0]}") for c in table.metadata}
+    metadata = {c.name: F.col(f"_metadata.{_METADATA[c.key][0]}") for c in table.definition.metadata}
     if of_lines:
         found = {
             **{f"p_{name}": column for name, column in folder_of.items()},
@@ -127,7 +124,7 @@ def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
         metadata = {name: named(f"m_{name}") for name in metadata}
         rows = decoded_lines(rows, table)
     columns = []
-    listed: list[PhysicalColumn | MetadataColumn] = [*table.physical, *table.metadata]
+    listed: list[PhysicalColumn | MetadataColumn] = [*table.definition.physical, *table.definition.metadata]
     for column in listed:
         place = named("row")[column.name] if of_lines else named(column.name)
         found_column = folder_of.get(column.name, metadata.get(column.name, place))
@@ -232,6 +229,7 @@ def _has_files(spark: SparkSession, path: str) -> bool:
 
 FILESYSTEM = Connector(
     options=(_PATH, _FORMAT, _INTERVAL, _NULL, WRITE_PARALLELISM),
+    required=(_PATH, _FORMAT),
     read=_read,
     write=_write,
     start=lambda writer, table, _: _of_spark(writer, table).outputMode("append").start(_folder(table)),

@@ -57,9 +57,6 @@ _IN_URL = re.compile(r"[?&;]\s*([^=?&;]+)=")
 
 
 def _check(table: OtherTable) -> None:
-    for option in (_URL, _TABLE):
-        if option.of(table.options) is None:
-            raise ConfigurationError(f"Option '{option.key}' is missing; table {table.name} needs it")
     if secrets := [name for name in _IN_URL.findall(_URL.of(table.options)) if is_secret(name)]:
         raise ConfigurationError(
             f"Option 'url' of table {table.name} has '{secrets[0]}', which everybody would see. Use the option 'password'"
@@ -139,5 +136,7 @@ def _start(writer: DataStreamWriter, table: OtherTable, rows: DataFrame) -> Stre
     return start(writer.foreachBatch(append), ("append",))
 
 
-JDBC = Connector((*_OPTIONS, WRITE_PARALLELISM), _read, _write, _start, _check, prefixes=_UNUSED)
+JDBC = Connector(
+    (*_OPTIONS, WRITE_PARALLELISM), _read, _write, _start, _check, prefixes=_UNUSED, required=(_URL, _TABLE)
+)
 """Tables of databases."""

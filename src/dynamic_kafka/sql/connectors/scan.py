@@ -45,10 +45,9 @@ from dynamic_kafka.sql.tables.definition import (
     Watermark,
     qualified,
 )
-from dynamic_kafka.sql.tables.kinds import read_as_utc
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS, VALUE_PREFIX, metadata_types
 from dynamic_kafka.sql.tables.table import Encoding, KafkaTable, with_start
-from dynamic_kafka.sql.tables.types import cast_type, flink_type
+from dynamic_kafka.sql.tables.types import cast_type, flink_type, read_as_utc
 
 __all__ = ["check_expressions", "finished", "read"]
 
@@ -216,7 +215,7 @@ def _computed(rows: DataFrame, expression: str) -> Column:
 
 def _needed(table: KafkaTable) -> StructType:
     """Return the source's columns that the table needs; the others are not sent to Spark."""
-    needed = {METADATA_KEYS[c.key].column for c in table.metadata if c.key in METADATA_KEYS}
+    needed = {METADATA_KEYS[c.key].column for c in table.definition.metadata if c.key in METADATA_KEYS}
     of_source = [StructField(name, type_) for name, type_ in COLUMN_TYPES.items() if name in needed]
     encodings = filter(None, (table.key, table.value))
     decoded = [column_of(_part(encoding, table), table.on_error, table.letters) for encoding in encodings]
@@ -233,7 +232,7 @@ def _part(encoding: Encoding, table: KafkaTable) -> Part:
     row = handed_over(nullable(StructType([field for field, column in fields if column in columns])))
     type_: DataType = row
     if form.changelog:
-        keys = [c.key.removeprefix(VALUE_PREFIX) for c in table.metadata if c.key.startswith(VALUE_PREFIX)]
+        keys = [c.key.removeprefix(VALUE_PREFIX) for c in table.definition.metadata if c.key.startswith(VALUE_PREFIX)]
         metadata = StructType([StructField(key, form.metadata[key]) for key in dict.fromkeys(keys)])
         change = [StructField(ROW_KIND, StringType()), StructField("row", row), StructField(METADATA, metadata)]
         type_ = ArrayType(StructType(change))
@@ -256,7 +255,7 @@ def _history_row(table: KafkaTable) -> StructField | None:
         return None
     columns = [c for c in table.definition.columns if not isinstance(c, ComputedColumn)]
     row = nullable(StructType([StructField(c.name, cast_type(c.type)) for c in columns]))
-    return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.metadata]})
+    return StructField(HISTORY_ROW, row, metadata={"optional": [c.name for c in table.definition.metadata]})
 
 
 def _rows(messages: DataFrame, table: KafkaTable, fetched: Collection[str]) -> DataFrame:
@@ -273,7 +272,7 @@ def _rows(messages: DataFrame, table: KafkaTable, fetched: Collection[str]) -> D
         messages = messages.select("*", F.explode(changes).alias(_CHANGE))
         value = f"{_CHANGE}.row"
         kind = [F.col(f"{_CHANGE}.{ROW_KIND}").alias(ROW_KIND)]
-    columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.metadata)]
+    columns = [*_physical(table, value), *((column.name, _metadata(column)) for column in table.definition.metadata)]
     if HISTORY_ROW in fetched:
         columns = [(name, _or_of_history(name, column)) for name, column in columns]
     last = [F.col(LAST_ROW)] if LAST_ROW in fetched else []

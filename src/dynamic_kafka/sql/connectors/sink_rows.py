@@ -25,7 +25,7 @@ from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.tables.definition import MetadataColumn, PhysicalColumn
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.tables.table import Encoding, KafkaTable
-from dynamic_kafka.sql.tables.types import cast_type, flink_type, spark_type
+from dynamic_kafka.sql.tables.types import alike, cast_type, flink_type, spark_type
 
 __all__ = ["check_writable", "to_sink_rows", "to_table_rows", "values_of"]
 
@@ -120,13 +120,13 @@ def to_table_rows(query: DataFrame, table: OtherTable, names: Sequence[str] | No
     """
     if table.kind.write is None:
         raise table.can_only("be read")
-    for column in table.metadata:
+    for column in table.definition.metadata:
         if not column.virtual:
             raise ConfigurationError(
                 f"Column '{column.name}' of table {table.name} is METADATA FROM '{column.key}', which cannot be written. "
                 "Declare it VIRTUAL"
             )
-    rows, values, kind = values_of(query, table, table.physical, names)
+    rows, values, kind = values_of(query, table, table.definition.physical, names)
     columns = (value.alias(name) for name, value in values.items())
     return rows.select(*columns, *([] if kind is None else [kind.alias(ROW_KIND)]))
 
@@ -252,7 +252,7 @@ def _assigned(
     if given != len(wanted):
         raise _mismatch("different number of columns", query, table, [by_name[name] for name in wanted])
     for name, found in zip(wanted, query.schema.fields, strict=False):
-        if not _fits(found.dataType, spark_type(by_name[name].type)):
+        if not alike(found.dataType, spark_type(by_name[name].type), _fits):
             given_type = flink_type(found.dataType)
             cause = f"column '{name}' is {by_name[name].type}, but the query's '{found.name}' is {given_type}"
             raise _mismatch(cause, query, table, [by_name[n] for n in wanted])
@@ -269,15 +269,6 @@ def _fits(given: DataType, wanted: DataType) -> bool:
         return numbers.index(a) <= numbers.index(b)
     if a.startswith("timestamp") and b.startswith("timestamp"):
         return True
-    if a == b == "array":
-        return _fits(given.elementType, wanted.elementType)  # type: ignore[attr-defined]
-    if a == b == "map":
-        return all(_fits(getattr(given, part), getattr(wanted, part)) for part in ("keyType", "valueType"))
-    if a == b == "struct":
-        fields = list(given), list(wanted)  # type: ignore[call-overload]
-        return len(fields[0]) == len(fields[1]) and all(
-            _fits(x.dataType, y.dataType) for x, y in zip(*fields, strict=True)
-        )
     return isinstance(wanted, StringType) and isinstance(given, StringType)
 
 

@@ -18,7 +18,7 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.expressions import named, quoted
 from dynamic_kafka.options import Option, non_blank
 from dynamic_kafka.sql.connectors.table import WRITE_PARALLELISM, Connector, OtherTable, other_table
-from dynamic_kafka.sql.errors.load import loading
+from dynamic_kafka.sql.errors.script import loading
 from dynamic_kafka.sql.session.result import start
 from dynamic_kafka.sql.tables.definition import Name, PhysicalColumn, TableDefinition, qualified
 from dynamic_kafka.sql.tables.options import KEY_FIELDS
@@ -82,10 +82,7 @@ def _place(table: OtherTable) -> str:
 
 
 def _check(table: OtherTable) -> None:
-    for option in table.kind.options:
-        if option in (_TABLE_PATH, _CATALOG) and option.of(table.options) is None:
-            raise ConfigurationError(f"Option '{option.key}' is missing; table {table.name} needs it")
-    names = [column.name for column in table.physical]
+    names = [column.name for column in table.definition.physical]
     sequence = _SEQUENCE.of(table.options)
     for key, columns in (("key.fields", table.key_columns), (_SEQUENCE.key, [] if sequence is None else [sequence])):
         for column in columns:
@@ -103,7 +100,7 @@ def _read(spark: SparkSession, table: OtherTable) -> DataFrame:
 
 def with_declared_types(rows: DataFrame, table: OtherTable) -> DataFrame:
     """Return the columns that a table declares, with their types."""
-    return rows.select(*(named(c.name).cast(cast_type(c.type)).alias(c.name) for c in table.physical))
+    return rows.select(*(named(c.name).cast(cast_type(c.type)).alias(c.name) for c in table.definition.physical))
 
 
 def _of_spark(spark: SparkSession, table: OtherTable) -> DataFrame:
@@ -136,7 +133,7 @@ def check_columns(
         ConfigurationError: If one is missing.
     """
     found = set(map(same, names))
-    for column in table.physical:
+    for column in table.definition.physical:
         if same(column.name) not in found:
             raise ConfigurationError(
                 f"Table {table.name} is {place}, which has no column '{column.name}'. Its columns are {', '.join(names)}"
@@ -198,9 +195,20 @@ def _transactional(spark: SparkSession, table: OtherTable) -> str | None:
 
 
 _NAMED = Connector((KEY_FIELDS, _SEQUENCE, WRITE_PARALLELISM), _read, _write, _start, _check, encode=_in_order)
-DELTA = Connector((_TABLE_PATH, _SEQUENCE, WRITE_PARALLELISM), _read, _write, _start, _check, encode=_in_order)
+DELTA = Connector(
+    (_TABLE_PATH, _SEQUENCE, WRITE_PARALLELISM),
+    _read,
+    _write,
+    _start,
+    _check,
+    required=(_TABLE_PATH,),
+    encode=_in_order,
+)
 """Delta tables by path."""
 ICEBERG = Connector(
-    (_CATALOG, _DATABASE, _TABLE, _SEQUENCE, WRITE_PARALLELISM), _read, _write, _start, _check, encode=_in_order
+    (_CATALOG, _DATABASE, _TABLE, _SEQUENCE, WRITE_PARALLELISM),
+    *(_read, _write, _start, _check),
+    required=(_CATALOG,),
+    encode=_in_order,
 )
 """Iceberg tables of a catalog of the session."""

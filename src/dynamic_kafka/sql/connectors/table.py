@@ -14,8 +14,6 @@ from dynamic_kafka.options import Option, option_names
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 from dynamic_kafka.source.configure import SOURCE_OPTIONS
 from dynamic_kafka.sql.tables.definition import (
-    MetadataColumn,
-    PhysicalColumn,
     TableDefinition,
     check_columns,
     qualified,
@@ -40,6 +38,7 @@ class Connector:
 
     Args:
         options: Its options, besides `connector`.
+        required: Those of its options that each table needs.
         read: Returns a table's rows, with its physical and metadata columns; None if it can only be written. They are a
             stream if the table has no end.
         write: Writes rows at once; None if it can only be read. The rows have the physical columns, and `row_kind` as the
@@ -66,6 +65,7 @@ class Connector:
     metadata: tuple[str, ...] = ()
     takes_changes: bool = False
     keeps_nothing: bool = False
+    required: tuple[Option[Any], ...] = ()
     encode: Callable[[DataFrame, OtherTable], DataFrame] = lambda rows, _: rows
     place: Callable[[OtherTable], str] = lambda _: ""
     check_start: Callable[[SparkSession, OtherTable, str | None], None] = lambda *_: None
@@ -115,16 +115,6 @@ class OtherTable:
         connector = self.definition.options["connector"]
         return ConfigurationError(f"Table {self.name} has 'connector' = '{connector}', which can only {what}")
 
-    @property
-    def physical(self) -> tuple[PhysicalColumn, ...]:
-        """Return its physical columns."""
-        return self.definition.physical
-
-    @property
-    def metadata(self) -> tuple[MetadataColumn, ...]:
-        """Return its metadata columns."""
-        return self.definition.metadata
-
 
 def other_table(definition: TableDefinition, kind: Connector, key: tuple[str, ...] = ()) -> OtherTable:
     """Check a table's definition, and return the table; `key` are the columns that identify a row.
@@ -154,6 +144,9 @@ def other_table(definition: TableDefinition, kind: Connector, key: tuple[str, ..
     check_columns(definition)
     _check_partitions(definition, kind.options)
     table = OtherTable(definition, kind, options, rest, key)
+    for option in kind.required:
+        if option.key not in options:
+            raise ConfigurationError(f"Option '{option.key}' is missing; table {table.name} needs it")
     kind.check(table)
     return table
 

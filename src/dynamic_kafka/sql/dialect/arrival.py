@@ -7,17 +7,29 @@ of their offsets, and those of several partitions in any order. So the offset de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
-from dynamic_kafka.sql.dialect.query import part_of_with
-from dynamic_kafka.sql.dialect.scope import Translating
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.query import part_of_with, parts_of
 
-__all__ = ["ARRIVAL", "PLAIN", "Streams", "differs_in_streams", "has_over", "inline_ranks", "with_arrival"]
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = [
+    "ARRIVAL",
+    "PLAIN",
+    "Streams",
+    "differs_in_streams",
+    "has_over",
+    "inline_ranks",
+    "is_aggregated",
+    "with_arrival",
+]
 
 ARRIVAL = "__arrival"
 """The column with a row's offset."""
@@ -86,7 +98,7 @@ def differs_in_streams(tree: exp.Query) -> bool:
     )
 
 
-def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
+def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
     """Give a SELECT's rows the column with their offset. Return False if they do not arrive in an order, as after a join.
 
     Raises:
@@ -103,10 +115,10 @@ def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
 _WAY = "Write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
 
 
-def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
+def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
         call = node.this
-        if str(call.this).upper() not in WINDOW_TABLES or not call.expressions:
+        if called(call) not in WINDOW_TABLES or not call.expressions:
             return False
         data = call.expressions[0]
         data = data.expression if isinstance(data, exp.Kwarg) else data
@@ -114,7 +126,7 @@ def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
     if isinstance(node, exp.Table):
         query = _query_of(node, streams)
         if query is not None:
-            if _is_aggregated(query):
+            if is_aggregated(query):
                 return False
             return _arrive(t, _put(query, node), streams)
         if part_of_with(node) is not None:
@@ -139,25 +151,25 @@ def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
         return True
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
         query = node.this
-        if _is_aggregated(query) or query.args.get("joins"):
+        if is_aggregated(query) or query.args.get("joins"):
             return False
         alias = node.args.get("alias")
-        if {part for part, value in query.args.items() if value} - PLAIN or (alias and alias.args.get("columns")):
+        if parts_of(query) - PLAIN or (alias and alias.args.get("columns")):
             raise t.refuse(query, f"The order of these rows is not known in a stream. {_WAY}")
         if not _arrive(t, query.args["from_"].this, streams):
             return False
-        if not any(part.is_star for part in query.expressions):
+        if not query.is_star:
             query.append("expressions", exp.column(ARRIVAL))
         return True
     raise t.refuse(node, f"The order of these rows is not known in a stream. {_WAY}")
 
 
-def _is_aggregated(query: exp.Query) -> bool:
-    return isinstance(query, exp.Select) and (
-        query.args.get("group") is not None
-        or query.args.get("distinct") is not None
-        or any(str(call.this).upper() in AGGREGATES for part in query.selects for call in part.find_all(exp.Anonymous))
-    )
+def is_aggregated(query: exp.Expr) -> bool:
+    """Return whether a query is a SELECT that calculates over several of its rows."""
+    if not isinstance(query, exp.Select):
+        return False
+    calls = (called(call) for part in query.expressions for call in part.find_all(exp.Anonymous))
+    return bool(parts_of(query) & {"group", "distinct"}) or any(name in AGGREGATES for name in calls)
 
 
 def _query_of(table: exp.Table, streams: Streams) -> exp.Query | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -18,24 +19,32 @@ from sqlglot.errors import SqlglotError
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
-from dynamic_kafka.sql.parser.create_table import read_options
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.parser.create_table import read_hint
 from dynamic_kafka.sql.parser.errors import sql_error
-from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Cursor, Token, tokenize
+from dynamic_kafka.sql.parser.lexer import DOUBLE_QUOTES, MATCH_RECOGNIZE, Token, tokenize
 from dynamic_kafka.sql.tables.definition import Name
 from dynamic_kafka.sql.tables.types import DAY_UNITS, YEAR_UNITS
 
 __all__ = [
     "Query",
+    "column_finder",
+    "columns_of",
+    "conditions",
     "is_as_long_at_any_time",
     "is_proctime",
     "is_temporal",
     "name_in",
     "parse_query",
     "part_of_with",
+    "parts_of",
     "place_of",
     "query_error",
+    "relations",
     "temporal_joins",
 ]
+
+T = TypeVar("T")
 
 _CONSTRUCTS: Sequence[tuple[tuple[str, ...], str]] = (
     (("MATCH_RECOGNIZE", "("), MATCH_RECOGNIZE),
@@ -71,6 +80,12 @@ class Query:
     tree: exp.Query | None
     options: Mapping[int, Mapping[str, str]]
     plain: str
+
+    @cached_property
+    def tables(self) -> Sequence[exp.Table]:
+        """Return the names of tables and views in the query, without those that mean parts of its WITH."""
+        found = () if self.tree is None else self.tree.find_all(exp.Table)
+        return [table for table in found if isinstance(table.this, exp.Identifier) and part_of_with(table) is None]
 
 
 @lru_cache(maxsize=64)  # several functions ask about the same query, and none of them changes the tree
@@ -142,7 +157,7 @@ def temporal_joins(tree: exp.Expr) -> list[exp.Join]:
 
 def is_proctime(node: exp.Expr) -> bool:
     """Return whether an expression is PROCTIME()."""
-    return isinstance(node, exp.Anonymous) and str(node.this).upper() == "PROCTIME"
+    return called(node) == "PROCTIME"
 
 
 def is_as_long_at_any_time(interval: exp.Interval) -> bool:
@@ -157,6 +172,67 @@ def place_of(node: exp.Expr) -> int:
     if not places and node.parent is not None:
         return place_of(node.parent)
     return min(places, default=0)
+
+
+def parts_of(node: exp.Expr) -> set[str]:
+    """Return which parts a node of the tree has, such as `where` of a SELECT."""
+    return {part for part, value in node.args.items() if value}
+
+
+def conditions(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the parts of a condition that all have to be true."""
+    condition = condition.unnest() if condition is not None else None
+    if isinstance(condition, exp.And):
+        return [*conditions(condition.this), *conditions(condition.expression)]
+    return [] if condition is None else [condition]
+
+
+def relations(select: exp.Select) -> list[exp.Expr]:
+    """Return the tables and sub-queries of a FROM, in order."""
+    first = [select.args["from_"].this] if select.args.get("from_") else []
+    return [*first, *(join.this for join in select.args.get("joins") or [])]
+
+
+def column_finder(select: exp.Select, known: Callable[[exp.Expr], Mapping[str, T]]) -> Callable[[exp.Expr], T | None]:
+    """Return a function that says what is known of a column in a SELECT, None for anything else.
+
+    `known` returns what is known of the columns of one of its tables, by their names in lower case.
+    """
+    tables = [(relation.alias_or_name.lower(), known(relation)) for relation in relations(select)]
+
+    def found(column: exp.Expr) -> T | None:
+        if not isinstance(column, exp.Column):
+            return None
+        name, table = column.name.lower(), column.table.lower()
+        return next((columns[name] for of, columns in tables if table in ("", of) and name in columns), None)
+
+    return found
+
+
+def columns_of(
+    select: exp.Select,
+    known: Callable[[exp.Expr], Mapping[str, T]],
+    value: Callable[[exp.Expr], T | None] | None = None,
+) -> list[tuple[str, T | None]]:
+    """Return the columns of a SELECT in order: their names in lower case, and what is known of each.
+
+    Args:
+        select: The SELECT.
+        known: As of `column_finder`. A `*` has all of these columns.
+        value: Returns what is known of a part of the SELECT. By default, it is known of parts that are a column alone.
+    """
+    value = value or column_finder(select, known)
+    columns: list[tuple[str, T | None]] = []
+    for part in select.expressions:
+        if not part.is_star:
+            columns.append((part.alias_or_name.lower(), value(part.unalias())))
+            continue
+        star, table = (part.this, part.table.lower()) if isinstance(part, exp.Column) else (part, "")
+        without = {column.name.lower() for column in star.args.get("except_") or ()}
+        for relation in relations(select):
+            if table in ("", relation.alias_or_name.lower()):
+                columns += [(name, found) for name, found in known(relation).items() if name not in without]
+    return columns
 
 
 def name_in(table: exp.Table) -> Name:
@@ -216,11 +292,10 @@ def _without_comments(text: str, tokens: Sequence[Token]) -> tuple[str, dict[int
         elif token.kind == "hint" and _FLINKS_HINT.fullmatch(of_token):
             foreign, of_token = True, re.sub(r"[^\r\n]", " ", of_token)
         elif token.kind == "hint" and (before is None or not before.is_word("SELECT")):
-            inside = Cursor(text, tokenize(text, token.start + len("/*+"), token.end - len("*/")))
-            inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
+            given, _ = read_hint(text, token)
             if before is None or before.kind not in ("word", "name"):
                 raise query_error(text, token.start, "A hint with OPTIONS stands behind the name of a table")
-            options[before.start] = read_options(inside)
+            options[before.start] = given
             of_token = re.sub(r"[^\r\n]", " ", of_token)
         elif token.kind == "name" and of_token.startswith('"'):
             raise query_error(text, token.start, DOUBLE_QUOTES)

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, with_arrival
-from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
-from dynamic_kafka.sql.dialect.query import is_proctime
-from dynamic_kafka.sql.dialect.scope import WINDOW, Translating
-from dynamic_kafka.sql.tables.kinds import is_decimal, is_fraction, is_whole, kind_of
+from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, is_aggregated, with_arrival
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, parts_of
+from dynamic_kafka.sql.dialect.scope import WINDOW
+from dynamic_kafka.sql.tables.types import is_decimal, is_fraction, is_whole, kind_of
+
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
 
 __all__ = ["Rank", "RankKey", "rank_of", "rank_windows", "ranked"]
 
@@ -28,8 +32,6 @@ _INNER = {"expressions", "from_", "joins", "where", "hint", "laterals"}
 _OUTER = {"expressions", "from_", "where", "hint", "with_"}
 _MOST = 10_000
 """The most rows of each key: Spark keeps them all in one row of its state."""
-
-
 _MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -58,6 +60,12 @@ class Rank:
         found: Sequence[exp.Expr] = self.window.args.get("partition_by") or []
         return found
 
+    @property
+    def order(self) -> Sequence[exp.Ordered]:
+        """Return what decides which row is first."""
+        order = self.window.args.get("order")
+        return [] if order is None else order.expressions
+
 
 @dataclass(frozen=True)
 class RankKey:
@@ -82,8 +90,8 @@ def rank_of(select: exp.Select) -> Rank | None:
     if len(numbers) != 1 or len(list(inner.find_all(exp.Window))) != 1:
         return None
     name, found, rest = numbers[0].alias, None, []
-    for condition in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
-        limit = _limit(condition.unnest(), name, relation.alias)
+    for condition in conditions(where.this):
+        limit = _limit(condition, name, relation.alias)
         if limit is None or found is not None:
             rest.append(condition)
         else:
@@ -97,11 +105,7 @@ def rank_windows(tree: exp.Query) -> list[exp.Window]:
 
 
 def _is_row_number(node: exp.Expr) -> bool:
-    return (
-        isinstance(node, exp.Window)
-        and isinstance(node.this, exp.Anonymous)
-        and str(node.this.this).upper() == "ROW_NUMBER"
-    )
+    return isinstance(node, exp.Window) and called(node.this) == "ROW_NUMBER"
 
 
 def _limit(condition: exp.Expr, name: str, table: str) -> int | None:
@@ -123,14 +127,14 @@ def _limit(condition: exp.Expr, name: str, table: str) -> int | None:
     return value if (kind in (exp.LT, exp.LTE) or (kind is exp.EQ and value == 1)) and 0 < value <= _MOST else None
 
 
-def ranked(t: Translating, select: exp.Select, rank: Rank, streams: Streams) -> str:
+def ranked(t: Translator, select: exp.Select, rank: Rank, streams: Streams) -> str:
     """Return the sub-query of a rank for Spark. The condition on the number is taken out of the SELECT.
 
     Raises:
         SqlError: If Spark cannot calculate the rank over a stream.
     """
     inner, window = rank.inner, rank.window
-    if {part for part, value in inner.args.items() if value} - _INNER or window.args.get("spec"):
+    if parts_of(inner) - _INNER or window.args.get("spec"):
         raise t.refuse(window, f"This ROW_NUMBER is not known in a stream. {_WAY}")
     arrives = with_arrival(t, inner, streams)
     with t.scoped(inner, rank.by) as scope:
@@ -171,11 +175,10 @@ def ranked(t: Translating, select: exp.Select, rank: Rank, streams: Streams) -> 
     return f"({numbered} LATERAL VIEW posexplode(__best) __each AS __place, __row){alias}"
 
 
-def _projection(t: Translating, index: int, part: exp.Expr, hidden: Sequence[str]) -> str:
+def _projection(t: Translator, index: int, part: exp.Expr, hidden: Sequence[str]) -> str:
     """Return a column of the SELECT, as a part of a struct."""
-    star = part.this if isinstance(part, exp.Column) else part
-    if isinstance(star, exp.Star):
-        if any(star.args.values()):
+    if part.is_star:
+        if any((part.this if isinstance(part, exp.Column) else part).args.values()):
             raise t.refuse(part, "This * is not known in the rank of a stream: name the columns")
         assert t.scope is not None
         bounds = t.scope.bounds()
@@ -186,7 +189,7 @@ def _projection(t: Translating, index: int, part: exp.Expr, hidden: Sequence[str
     )
 
 
-def _keys(t: Translating, rank: Rank) -> tuple[list[str], bool]:
+def _keys(t: Translator, rank: Rank) -> tuple[list[str], bool]:
     """Return what Spark groups by, and whether that are windows of time."""
     by: list[str] = []
     scope = t.scope
@@ -204,9 +207,9 @@ def _keys(t: Translating, rank: Rank) -> tuple[list[str], bool]:
     return by, of_window
 
 
-def _order(t: Translating, rank: Rank, *, arrives: bool) -> tuple[str, str]:
+def _order(t: Translator, rank: Rank, *, arrives: bool) -> tuple[str, str]:
     """Return what decides which row is first, and whether the largest or the smallest is."""
-    ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
+    ordered = rank.order
     if not ordered:
         raise t.refuse(rank.window, "ROW_NUMBER needs an ORDER BY")
     for part in ordered:
@@ -241,30 +244,30 @@ def _order(t: Translating, rank: Rank, *, arrives: bool) -> tuple[str, str]:
     return f"struct({', '.join(keys)})", "max_by" if largest else "min_by"
 
 
-def _is_by_arrival(t: Translating, rank: Rank) -> bool:
+def _is_by_arrival(t: Translator, rank: Rank) -> bool:
     """Return whether a rank is the first row of each key in the order in which rows arrive."""
-    ordered = rank.window.args["order"].expressions if rank.window.args.get("order") else []
+    ordered = rank.order
     if rank.number != 1 or len(ordered) != 1 or ordered[0].args.get("desc"):
         return False
     time = ordered[0].this
     return is_proctime(time) or t.time_of(time) == "processing"
 
 
-def _check_changing(t: Translating, select: exp.Select, rank: Rank) -> None:
+def _check_changing(t: Translator, select: exp.Select, rank: Rank) -> None:
     """Raise if something is done with rows of a rank, which change, that Flink takes back from its result."""
     problem = (
         "The rows of this rank change, and Flink takes the earlier ones back from what is calculated with them. Spark "
     )
     problem += f"cannot. {_WAY}"
-    if rank.rest or {part for part, value in select.args.items() if value} - _OUTER or _is_aggregated(select):
+    if rank.rest or parts_of(select) - _OUTER or is_aggregated(select):
         raise t.refuse(rank.window, problem)
     names = {rank.name.lower()} if rank.number > 1 else set[str]()
     parts = [{column} for column in names]
-    parts += [_names_of(part, rank.inner) for part in rank.by]
+    parts += [_names_of([part], rank.inner) for part in rank.by]
     current: exp.Expr = select
     while True:
         assert isinstance(current, exp.Select)
-        parts = [_through(names, current) for names in parts]
+        parts = [_names_of([exp.column(name) for name in names], current) for names in parts]
         outer = current.parent
         if outer is None:
             break
@@ -272,8 +275,8 @@ def _check_changing(t: Translating, select: exp.Select, rank: Rank) -> None:
             not isinstance(outer, exp.Subquery)
             or not isinstance(outer.parent, exp.From)
             or not isinstance(outer.parent.parent, exp.Select)
-            or {part for part, value in outer.parent.parent.args.items() if value} - (_OUTER - {"where"})
-            or _is_aggregated(outer.parent.parent)
+            or parts_of(outer.parent.parent) - (_OUTER - {"where"})
+            or is_aggregated(outer.parent.parent)
         ):
             raise t.refuse(rank.window, problem)
         current = outer.parent.parent
@@ -286,38 +289,14 @@ def _check_changing(t: Translating, select: exp.Select, rank: Rank) -> None:
     t.rank_key = RankKey([frozenset(names) for names in parts])
 
 
-def _is_aggregated(select: exp.Select) -> bool:
-    """Return whether a SELECT calculates over all of its rows."""
-    calls = (call for part in select.expressions for call in part.find_all(exp.Anonymous))
-    return any(str(call.this).upper() in AGGREGATES for call in calls)
+def _names_of(values: Sequence[exp.Expr], select: exp.Select) -> set[str]:
+    """Return the columns of a SELECT that have one of some values."""
+    columns = [value for value in values if isinstance(value, exp.Column)]
 
+    def known(relation: exp.Expr) -> Mapping[str, bool]:
+        name = relation.alias_or_name.lower()
+        return {column.name.lower(): True for column in columns if column.table.lower() in ("", name)}
 
-def _names_of(part: exp.Expr, inner: exp.Select) -> set[str]:
-    """Return the columns of a SELECT that have a value."""
-    found = set()
-    for projection in inner.expressions:
-        star = projection.this if isinstance(projection, exp.Column) else projection
-        if isinstance(star, exp.Star):
-            of_table = projection.table.lower() if isinstance(projection, exp.Column) else ""
-            if isinstance(part, exp.Column) and (not of_table or part.table.lower() in ("", of_table)):
-                found.add(part.name.lower())
-        elif projection.unalias() == part or (
-            isinstance(part, exp.Column)
-            and isinstance(projection.unalias(), exp.Column)
-            and projection.unalias().name.lower() == part.name.lower()
-            and (not part.table or projection.unalias().table.lower() in ("", part.table.lower()))
-        ):
-            found.add(projection.alias_or_name.lower())
-    return found
-
-
-def _through(names: set[str], select: exp.Select) -> set[str]:
-    """Return the names that columns have behind a SELECT."""
-    found = set()
-    for projection in select.expressions:
-        star = projection.this if isinstance(projection, exp.Column) else projection
-        if isinstance(star, exp.Star):
-            found |= names
-        elif isinstance(projection.unalias(), exp.Column) and projection.unalias().name.lower() in names:
-            found.add(projection.alias_or_name.lower())
-    return found
+    of_column = column_finder(select, known)
+    found = columns_of(select, known, lambda value: value in values or of_column(value))
+    return {name for name, is_one in found if is_one}

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Translating
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, aligned, table_window
-from dynamic_kafka.sql.tables.kinds import kind_of
+from dynamic_kafka.sql.tables.types import kind_of
 
-__all__ = ["elements", "export_window", "exported_window", "joined", "windowed"]
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = ["elements", "export_window", "exported_window", "joined", "named_bounds", "windowed"]
 
 
-def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
+def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     """Return a window table function: its rows with their window, or with the bounds of it if they are not grouped by it."""
     scope = t.scope
     assert scope is not None
@@ -53,7 +58,7 @@ def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
     return f"(SELECT {columns}, {bounds} FROM ({inner})) AS `{alias}`"
 
 
-def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
+def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
     """Return whether a column is the time of the windows that a sub-query is grouped by, and let it return them, too.
 
     Spark knows the event time of windows of windows only by the windows themselves.
@@ -61,14 +66,13 @@ def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
     query = data.this if isinstance(data, exp.Subquery) else None
     if not isinstance(query, exp.Select) or query.args.get("group") is None:
         return False
-    for part in query.expressions:
-        if suffix_of(part.unalias()) == "_ROWTIME" and part.alias_or_name.lower() == time.replace("`", "").lower():
-            t.exported.add(id(query))
-            return True
-    return False
+    if named_bounds(query).get(time.replace("`", "").lower()) != "_ROWTIME":
+        return False
+    t.exported.add(id(query))
+    return True
 
 
-def export_window(t: Translating, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
+def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
     """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked `by` their bounds.
 
     Spark knows the event time of these rows only by the windows themselves.
@@ -83,30 +87,29 @@ def export_window(t: Translating, select: exp.Select, by: Sequence[exp.Expr]) ->
         return {}
     if select.args.get("group") and t.has_cumulate(query):  # its windows have another start
         return {}
-    bounds = {
-        part.alias_or_name.lower(): suffix
-        for part in query.expressions
-        if (suffix := suffix_of(part.unalias())) in ("_START", "_END")
-    }
-    if not any(isinstance(part, exp.Column) and part.name.lower() in bounds for part in by):
+    bounds = {name: suffix for name, suffix in named_bounds(query).items() if suffix in ("_START", "_END")}
+    given = {bounds[part.name.lower()] for part in by if isinstance(part, exp.Column) and part.name.lower() in bounds}
+    if not given:
         return {}
-    given = {bounds.get(part.name.lower()) for part in by if isinstance(part, exp.Column)}
-    calls = {str(call.this).upper() for call in query.find_all(exp.Anonymous)}
+    calls = set(map(called, query.find_all(exp.Anonymous)))
     if calls & {"SESSION", "SESSION_START", "SESSION_END"} and not {"_START", "_END"} <= given:
         raise t.refuse(select, "Two sessions may have the same start: GROUP BY the end of a session, too")
     t.exported.add(id(query))
     return bounds
 
 
-def suffix_of(value: exp.Expr) -> str:
-    """Return which part of a window an expression is: `_START`, `_END` or `_ROWTIME`. Empty for anything else."""
-    if isinstance(value, exp.Column):
-        return BOUNDS.get(value.name.lower(), "")
-    name = str(value.this).upper() if isinstance(value, exp.Anonymous) else ""
-    return GROUP_WINDOWS.get(name, ("", ""))[1]
+def named_bounds(query: exp.Select) -> dict[str, str]:
+    """Return the columns of a query that is grouped by windows: `_START`, `_END` or `_ROWTIME`; empty for any other one."""
+
+    def suffix(value: exp.Expr) -> str:
+        if isinstance(value, exp.Column):
+            return BOUNDS.get(value.name.lower(), "")
+        return GROUP_WINDOWS.get(called(value), ("", ""))[1]
+
+    return {part.alias_or_name.lower(): suffix(part.unalias()) for part in query.expressions}
 
 
-def exported_window(t: Translating) -> str:
+def exported_window(t: Translator) -> str:
     """Return the window that the rows of this SELECT have or are grouped by."""
     scope = t.scope
     assert scope is not None
@@ -115,12 +118,12 @@ def exported_window(t: Translating) -> str:
     for node in scope.by:
         if (found := scope.window_of(node)) is not None:
             return found[1]
-        if isinstance(node, exp.Anonymous) and str(node.this).upper() in GROUP_WINDOWS:
+        if called(node) in GROUP_WINDOWS:
             return t.sql(node)
     raise t.refuse(scope.select, "The windows of this sub-query are not known: GROUP BY them")
 
 
-def _check_keys(t: Translating, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
+def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
     """Raise unless the keys of a session are those of the GROUP BY."""
     keys = {key.name.lower() for key in by}
     groups = {node.name.lower() or t.sql(node) for node in group}
@@ -130,7 +133,7 @@ def _check_keys(t: Translating, call: exp.Anonymous, by: list[exp.Expr], group: 
         )
 
 
-def joined(t: Translating, join: exp.Join) -> str:
+def joined(t: Translator, join: exp.Join) -> str:
     """Return a join with the elements of an array."""
     outer = (join.side or "").upper() == "LEFT"
     on = join.args.get("on")
@@ -139,7 +142,7 @@ def joined(t: Translating, join: exp.Join) -> str:
     return f" {'LEFT' if outer else 'CROSS'} JOIN {t.sql(join.this)}{' ON TRUE' if outer else ''}"
 
 
-def elements(t: Translating, node: exp.Unnest) -> str:
+def elements(t: Translator, node: exp.Unnest) -> str:
     """Return the elements of an array or a map as a table."""
     alias = node.args.get("alias")
     columns = [t.sql(column) for column in (alias.args.get("columns") or [])] if alias else []

@@ -6,21 +6,24 @@ version before it. With the processing time, it is a lookup: the join with the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
-from dynamic_kafka.sql.dialect.query import is_proctime, name_in, part_of_with
-from dynamic_kafka.sql.dialect.scope import Scope, Translating
+from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, name_in, part_of_with
+from dynamic_kafka.sql.dialect.scope import Scope
 from dynamic_kafka.sql.tables.definition import database_of
-from dynamic_kafka.sql.tables.kinds import is_whole, kind_of, read_as_utc
+from dynamic_kafka.sql.tables.types import is_whole, kind_of, read_as_utc
 
-__all__ = ["Versioned", "Versions", "is_processing_column", "join_versions"]
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
+
+__all__ = ["Versioned", "Versions", "join_versions", "processing_times"]
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,21 @@ class Versioned:
 class Versions(Protocol):
     """What is known about the tables of temporal joins."""
 
-    def versioned(self, name: str) -> Versioned:
+    def versioned(self, name: str, *, streaming: bool) -> Versioned:
         """Return the versions of a table's rows.
 
         Raises:
-            ConfigurationError: If it does not have them, or is read as a stream.
+            ConfigurationError: If it does not have them, or the query is a stream.
         """
 
     def check_lookup(self, name: str) -> None:
         """Raise `ConfigurationError` unless rows can be looked up in a table, which may be one of Spark's."""
 
-    def is_processing_time(self, name: str, column: str) -> bool:
-        """Return whether a column of a table or view is a processing time."""
+    def processing_times(self, name: str) -> Collection[str]:
+        """Return the columns of a table or view, in lower case, that are processing times."""
 
 
-def join_versions(t: Translating, scope: Scope, index: int, versions: Versions | None) -> None:
+def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | None) -> None:
     """Write a temporal join of a SELECT, given by its index. The tables and joins before it are written.
 
     Raises:
@@ -83,14 +86,14 @@ def join_versions(t: Translating, scope: Scope, index: int, versions: Versions |
             table.set("version", None)
             scope.tables.append(t.as_changed(join, t.sql(table)))
             return
-        found = versions.versioned(_full_name(table))
+        found = versions.versioned(_full_name(table), streaming=t.times_of is not None)
     except ConfigurationError as error:
         raise t.refuse(table, str(error)) from None
     table.set("version", None)
     _as_of(t, scope, index, time, found)
 
 
-def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
+def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
     """Replace the tables of a SELECT up to a join by the rows with their versions."""
     joins: list[exp.Join] = scope.select.args["joins"]
     relation, join = scope.select.args["from_"].this, joins[index]
@@ -150,7 +153,7 @@ def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Vers
     scope.in_rows = [*before, name]
 
 
-def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Sequence[str]:
+def _columns(t: Translator, select: exp.Select, table: str, source: str) -> Sequence[str]:
     """Return the columns of a table in a FROM."""
     found = t.type_in(f"struct(`{table}`.*)", source)
     if found is None or kind_of(found) != "StructType":
@@ -159,9 +162,9 @@ def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Seq
     return names
 
 
-def _condition(t: Translating, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
+def _condition(t: Translator, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
     """Return what the columns of the PRIMARY KEY are equal to, in their order, and the other conditions."""
-    name, on = join.this.alias_or_name, join.args["on"]
+    name = join.this.alias_or_name
     columns = {column.lower() for column in right.columns}
 
     def of_version(node: exp.Expr) -> bool:
@@ -174,7 +177,7 @@ def _condition(t: Translating, join: exp.Join, right: Versioned, source: str) ->
     keys: dict[str, str] = {}
     rest: list[exp.Expr] = []
     primary = {column.lower(): column for column in right.key}
-    for part in on.flatten() if isinstance(on, exp.And) else [on]:
+    for part in conditions(join.args["on"]):
         sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
         found = next(((a, b) for a, b in (sides, sides[::-1]) if of_version(a)), None) if sides else None
         if found is None or any(map(of_version, found[1].find_all(exp.Column))) or not found[1].find(exp.Column):
@@ -217,7 +220,7 @@ def _full_name(table: exp.Table) -> str:
     return ".".join(name if database_of(name) else name[-1:])
 
 
-def _name_of(t: Translating, node: exp.Expr) -> str:
+def _name_of(t: Translator, node: exp.Expr) -> str:
     name = node.alias_or_name
     if not name:
         raise t.refuse(node, "A sub-query before a temporal join needs a name: (SELECT ...) AS o")
@@ -226,36 +229,25 @@ def _name_of(t: Translating, node: exp.Expr) -> str:
 
 def _is_processing_time(node: exp.Expr, select: exp.Select, versions: Versions) -> bool:
     """Return whether an expression of a SELECT is a processing time."""
-    if not isinstance(node, exp.Column):
-        return is_proctime(node)
-    relations = [select.args["from_"].this] if select.args.get("from_") else []
-    relations += [join.this for join in select.args.get("joins") or []]
-    return any(
-        _has_processing_time(relation, node.name, versions)
-        for relation in relations
-        if not node.table or relation.alias_or_name.lower() == node.table.lower()
+    return is_proctime(node) or bool(column_finder(select, lambda relation: _times_in(relation, versions))(node))
+
+
+def processing_times(query: exp.Select, versions: Versions) -> Mapping[str, bool]:
+    """Return the columns of a query, in lower case, that are processing times."""
+    columns = columns_of(
+        query,
+        lambda relation: _times_in(relation, versions),
+        lambda value: _is_processing_time(value, query, versions),
     )
+    return {name: True for name, is_time in columns if is_time}
 
 
-def _has_processing_time(relation: exp.Expr, column: str, versions: Versions) -> bool:
+def _times_in(relation: exp.Expr, versions: Versions) -> Mapping[str, bool]:
     if isinstance(relation, exp.Table):
         cte = part_of_with(relation)
         if cte is None:
-            return isinstance(relation.this, exp.Identifier) and versions.is_processing_time(relation.name, column)
+            by_name = isinstance(relation.this, exp.Identifier)
+            return dict.fromkeys(versions.processing_times(relation.name) if by_name else (), True)
         relation = cte
     query = relation.this if isinstance(relation, (exp.Subquery, exp.CTE)) else None
-    return isinstance(query, exp.Select) and is_processing_column(query, column, versions)
-
-
-def is_processing_column(query: exp.Select, column: str, versions: Versions) -> bool:
-    """Return whether a column of a query is a processing time."""
-    for part in query.expressions:
-        if part.alias_or_name.lower() == column.lower():
-            return _is_processing_time(part.unalias(), query, versions)
-    stars = [part for part in query.expressions if part.is_star]
-    return any(
-        _is_processing_time(
-            exp.column(column, table=part.table if isinstance(part, exp.Column) else None), query, versions
-        )
-        for part in stars
-    )
+    return processing_times(query, versions) if isinstance(query, exp.Select) else {}

@@ -1,24 +1,63 @@
 """Writing a query of Flink as one of Spark: each construct that means something else is said the way that means the same.
 
 A query without such a construct goes to Spark as it was written.
+
+What a division or a `[1]` means depends on the types of its parts. Spark is asked for them, with the tables of the same
+SELECT, while the query is written from the inside out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, ClassVar
 
+from pyspark.sql.types import DataType, StringType
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
+from sqlglot.generators.spark import SparkGenerator
 
+from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.arrival import Streams, inline_ranks
-from dynamic_kafka.sql.dialect.query import Query, parse_query, query_error
-from dynamic_kafka.sql.dialect.ranks import RankKey
-from dynamic_kafka.sql.dialect.scope import TimesOf
-from dynamic_kafka.sql.dialect.temporal import Versions
-from dynamic_kafka.sql.dialect.translator import Ask, Translator
+from dynamic_kafka.sql.dialect.calls import call_sql, over
+from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
+from dynamic_kafka.sql.dialect.event_times import compared, every_column, limit_joins, share_windows, united
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
+from dynamic_kafka.sql.dialect.functions.registry import REFUSED
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.operators import (
+    chosen,
+    comparison,
+    division,
+    element,
+    like,
+    listed,
+    product,
+    similar,
+    total,
+    type_in_function,
+)
+from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, place_of, query_error
+from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
+from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
+from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
+from dynamic_kafka.sql.tables.definition import database_of
+from dynamic_kafka.sql.tables.types import name_of
 
-__all__ = ["translate", "translate_expression", "translate_stream"]
+__all__ = ["UNKNOWN_TYPE", "Ask", "TimesOf", "Translator", "translate", "translate_expression", "translate_stream"]
 
+UNKNOWN_TYPE = (
+    "The type of this is not known (is there such a column?), and what is done with it depends on that: CAST it"
+)
+
+Ask = Callable[[str], "DataType | None"]
+"""Returns the type of the only column of a query for Spark, None if Spark refuses it."""
+TimesOf = Callable[[str], Sequence[tuple[str, str]]]
+"""The function `times_of` of `arrival.Streams`."""
 _SELECT = "SELECT "
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
 
 
 def translate(
@@ -87,3 +126,373 @@ def translate_expression(text: str, ask: Ask, *, zone: str) -> str:
     translator = Translator(query, lambda asked: ask(asked.removeprefix(_SELECT).strip()), zone=zone, views={})
     translated = translator.sql(query.tree.selects[0].copy())
     return translated if translator.changed else text
+
+
+class Translator(SparkGenerator):
+    """Writes a query for Spark; see `translate` for its arguments."""
+
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+        **{
+            kind: write
+            for kind, write in SparkGenerator.TRANSFORMS.items()
+            if kind not in (exp.Select, exp.Array, exp.Table, exp.Unnest, exp.TryCast, exp.If, exp.AtTimeZone)
+        },
+        exp.Div: division,
+        exp.Bracket: element,
+        exp.Array: lambda self, e: self.as_changed(e, f"array({self.expressions(e, flat=True)})"),
+        exp.Like: like,
+        exp.SimilarTo: similar,
+        exp.EQ: lambda self, e: comparison(self, e, "="),
+        exp.NEQ: lambda self, e: comparison(self, e, "<>"),
+        exp.LT: lambda self, e: compared(self, e, self.lt_sql),
+        exp.LTE: lambda self, e: compared(self, e, self.lte_sql),
+        exp.GT: lambda self, e: compared(self, e, self.gt_sql),
+        exp.GTE: lambda self, e: compared(self, e, self.gte_sql),
+        exp.Between: lambda self, e: compared(self, e, self.between_sql),
+        exp.Add: lambda self, e: total(self, e, "+"),
+        exp.Sub: lambda self, e: total(self, e, "-"),
+        exp.Mul: lambda self, e: product(self, e, "*"),
+        exp.Mod: lambda self, e: product(self, e, "%"),
+        exp.In: listed,
+        exp.Case: chosen,
+        exp.Cast: typed_literal,
+        exp.Filter: over,
+        exp.Window: over,
+        exp.Unnest: elements,
+        exp.AtTimeZone: lambda self, e: self.not_known(e, "AT TIME ZONE is not known: use CONVERT_TZ"),
+    }
+
+    def __init__(
+        self,
+        query: Query,
+        ask: Ask,
+        *,
+        zone: str,
+        views: Mapping[int, str],
+        streams: Streams | None = None,
+        versions: Versions | None = None,
+        times_of: TimesOf | None = None,
+    ) -> None:
+        super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
+        self.query, self.zone = query, zone
+        self._ask, self._views = ask, views
+        self.streams = streams
+        self.times_of: TimesOf | None = None if times_of is None else cache(times_of)
+        self._versions = versions
+        self.exported: set[int] = set()
+        self.rank_key: RankKey | None = None
+        self.scope: Scope | None = None
+        self._ctes: list[str] = []
+        self._texts: dict[int, tuple[exp.Expr, str]] = {}
+        self._types: dict[tuple[str, str], DataType | None] = {}
+        self._changed: set[int] = set()
+
+    @property
+    def changed(self) -> bool:
+        """Return whether Spark gets another text than the user wrote."""
+        return bool(self._changed)
+
+    def write_as(self, node: exp.Expr, text: str) -> None:
+        """Write a part that is not written yet as a text for Spark."""
+        self._texts[id(node)] = node, self.as_changed(node, text)
+
+    def as_changed(self, node: exp.Expr, text: str) -> str:
+        """Return the text for a part that Spark gets another text for."""
+        self._changed.add(id(node))
+        return text
+
+    def refuse(self, node: exp.Expr, problem: str) -> SqlError:
+        """Return the error for a part of the query."""
+        return query_error(self.query.text, place_of(node), problem)
+
+    def not_known(self, node: exp.Expr, problem: str) -> str:
+        """Raise the error for a part of the query."""
+        raise self.refuse(node, problem)
+
+    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
+        """Return the text of a part, which is written once."""
+        if key is not None or not isinstance(expression, exp.Expr):
+            return super().sql(expression, key, comment)
+        known = self._texts.get(id(expression))
+        if known is None:
+            ctes = len(self._ctes)
+            if isinstance(expression, exp.Query) and expression.args.get("with_"):
+                self.sql(expression.args["with_"])  # before what reads from it
+            known = expression, super().sql(expression, key, comment)
+            if isinstance(expression, exp.Query):
+                del self._ctes[ctes:]
+            self._texts[id(expression)] = known
+        return known[1]
+
+    # --- types ---
+
+    def type_of(self, node: exp.Expr) -> DataType:
+        """Return the type of a part, which Spark knows.
+
+        Raises:
+            SqlError: If Spark cannot tell.
+        """
+        found = self.type_or_none(node)
+        if found is None:
+            raise self.refuse(node, UNKNOWN_TYPE)
+        return found
+
+    def type_or_none(self, node: exp.Expr) -> DataType | None:
+        """Return the type of a part, None if Spark cannot tell."""
+        if isinstance(node, (exp.Paren, exp.Neg)):
+            return self.type_or_none(node.this)
+        if isinstance(node, exp.Literal) and node.is_string:
+            return StringType()
+        if isinstance(node, exp.Identifier):
+            return type_in_function(self, node)
+        text = self.sql(node)
+        if isinstance(node, exp.Anonymous) and called(node) in ("CAST", "TRY_CAST"):
+            target = target_of(node)
+            if target is not None:
+                return target
+        scope = self.scope
+        if scope is None:
+            return self._asked(text, "")
+        while scope is not None:
+            found = self._asked(text, scope.source())
+            if found is not None:
+                return found
+            scope = scope.outer
+        if isinstance(node, exp.Column) and not node.table and self.scope is not None:
+            for projection in self.scope.select.expressions:  # ORDER BY and HAVING may use a name of the SELECT
+                named = isinstance(projection, exp.Alias) and projection.alias.lower() == node.name.lower()
+                if named and not any(part is node for part in projection.walk()):
+                    return self.type_or_none(projection.this)
+        return self._of_parts(node)
+
+    def time_of(self, node: exp.Expr) -> str:
+        """Return what time a part of the SELECT is, as `times_of` does; empty in a batch."""
+        if self.times_of is None or self.scope is None:
+            return ""
+        found = self.times_of(self.asked(self.sql(node), self.scope.source()))
+        return found[0][1] if found else ""
+
+    def times_in(self, source: str) -> Sequence[tuple[str, str]]:
+        """Return the columns of a table, as `times_of` does; none in a batch."""
+        return () if self.times_of is None else self.times_of(self.asked("*", f"FROM {source}"))
+
+    def type_in(self, text: str, source: str) -> DataType | None:
+        """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
+        return self._asked(text, f"FROM {source}")
+
+    def _of_parts(self, node: exp.Expr) -> DataType | None:
+        """Return the type of a part that Spark cannot look at alone, such as `sum(a) + b`."""
+        if isinstance(node, (*_ARITHMETIC, exp.Div)):
+            one, other = self.type_or_none(node.this), self.type_or_none(node.expression)
+            if one is None or other is None:
+                return None
+            return self._asked(f"CAST(NULL AS {name_of(one)}) * CAST(NULL AS {name_of(other)})", "")
+        if isinstance(node, exp.Case):
+            results = [branch.args["true"] for branch in node.args.get("ifs") or ()]
+            types = [self.type_or_none(result) for result in (*results, *filter(None, [node.args.get("default")]))]
+            if None not in types:
+                casts = ", ".join(f"CAST(NULL AS {name_of(found)})" for found in types if found is not None)
+                return self._asked(f"coalesce({casts})", "")
+        return None
+
+    def _asked(self, text: str, source: str) -> DataType | None:
+        key = text, source
+        if key not in self._types:
+            self._types[key] = self._ask(self.asked(text, source))
+        return self._types[key]
+
+    def asked(self, text: str, source: str) -> str:
+        """Return a query for a part of a SELECT alone."""
+        ctes = f"WITH {', '.join(self._ctes)} " if self._ctes else ""
+        return f"{ctes}SELECT {text} {source}"
+
+    # --- queries ---
+
+    def cte_sql(self, expression: exp.CTE) -> str:
+        """Return a part of WITH, which the following ones may read."""
+        text = super().cte_sql(expression)
+        self._ctes.append(text)
+        return text
+
+    def select_sql(self, expression: exp.Select) -> str:
+        """Return a SELECT. Its tables are written first: the types of everything else depend on them."""
+        rank = rank_of(expression) if self.streams is not None else None
+        if rank is not None and self.streams is not None:
+            self.write_as(expression.args["from_"].this, ranked(self, expression, rank, self.streams))
+        group = expression.args.get("group")
+        with self.scoped(expression, group.expressions if group is not None else ()):
+            return super().select_sql(expression)
+
+    def set_operations(self, expression: exp.SetOperation) -> str:
+        """Return a UNION or the like."""
+        united(self, expression)
+        return super().set_operations(expression)
+
+    @contextmanager
+    def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> Iterator[Scope]:
+        """Be inside a SELECT: its tables are written, and the types of everything else depend on them."""
+        scope = self.scope = Scope(select, self.scope, by, inherited=export_window(self, select, by))
+        try:
+            if self.times_of is not None:
+                share_windows(self, scope)
+            of_from = select.args.get("from_")
+            if of_from is not None:
+                scope.tables.append(self.sql(of_from.this))
+            for index, join in enumerate(scope.joins):
+                if is_temporal(join):
+                    join_versions(self, scope, index, self._versions)
+                else:
+                    scope.tables.append(self.sql(join.this))
+            if self.times_of is not None:
+                limit_joins(self, scope)
+            if of_from is not None:
+                scope.complete = f"FROM {scope.tables[0]}{''.join(map(self.sql, scope.joins))}"
+                scope.complete += "".join(map(self.sql, select.args.get("laterals") or []))
+            yield scope
+        finally:
+            self.scope = scope.outer
+
+    def expressions(  # type: ignore[override]
+        self, expression: Any = None, key: str | None = None, sqls: Any = None, **options: Any
+    ) -> str:
+        """Return a list of parts; in a SELECT, a column that is written otherwise keeps its name."""
+        if isinstance(expression, exp.Select) and key is None and sqls is None:
+            sqls = [self.projection(i, part) for i, part in enumerate(expression.expressions)]
+            if id(expression) in self.exported:
+                sqls.append(f"{exported_window(self)} AS {WINDOW}")
+            return super().expressions(sqls=sqls, **options)
+        return super().expressions(expression, key, sqls, **options)
+
+    def projection(self, index: int, node: exp.Expr) -> str:
+        """Return a column of a SELECT."""
+        if self.scope is not None and (listed := every_column(self, node, self.scope)) is not None:
+            return self.as_changed(node, listed)
+        if isinstance(node, exp.Star) and self.scope is not None and self.scope.in_rows:
+            return self.as_changed(node, ", ".join(f"`{table}`.*" for table in self.scope.names()))
+        text = self.sql(node)
+        if isinstance(node, (exp.Alias, exp.Star)) or not any(id(part) in self._changed for part in node.walk()):
+            return text
+        name = node.name if isinstance(node, exp.Column) else f"EXPR${index}"
+        return f"{text} AS `{name}`"
+
+    def group_sql(self, expression: exp.Group) -> str:
+        """Return a GROUP BY, in which the start and the end of a window are one column."""
+        scope = self.scope
+        sets = [*expression.find_all(exp.Cube, exp.Rollup, exp.GroupingSets)]
+        windowed_sets = any(column.name.lower() in BOUNDS for part in sets for column in part.find_all(exp.Column))
+        of_windows = scope is not None and (scope.windows or scope.inherited)
+        if scope is None or not (of_windows or (windowed_sets and self.times_of is not None)):
+            return super().group_sql(expression)
+        if sets:
+            raise self.refuse(
+                expression, "GROUPING SETS, CUBE and ROLLUP over windows are not known: write a query for each"
+            )
+        names = {node.name.lower() for node in expression.expressions if isinstance(node, exp.Column)}
+        cumulate = any(window.kind == "CUMULATE" for window in scope.windows.values())
+        if cumulate and "window_start" in names and not names & {"window_end", "window_time"}:
+            raise self.refuse(expression, "Windows of CUMULATE have their start in common: GROUP BY window_end, too")
+        parts: list[str] = []
+        for node in expression.expressions:
+            found = scope.keys_of(node)
+            keys = [self.sql(node)] if found is None else found
+            parts += [key for key in keys if key not in parts]
+        return f" GROUP BY {', '.join(parts)}"
+
+    def column_sql(self, expression: exp.Column) -> str:
+        """Return a column; those of a window are parts of Spark's."""
+        found = None if self.scope is None else self.scope.window_of(expression)
+        if self.scope is not None and found is not None:
+            return self.as_changed(expression, found[0].bound(found[1], self.scope.suffix_of(expression.name)))
+        if not expression.table and not expression.this.args.get("quoted"):
+            if expression.name.upper() == "LOCALTIMESTAMP":
+                return self.as_changed(expression, "localtimestamp()")
+            if expression.name.upper() in ("CURRENT_TIME", "LOCALTIME"):
+                raise self.refuse(expression, f"{expression.name.upper()}: {REFUSED[expression.name.upper()].way}")
+        return super().column_sql(expression)
+
+    def is_of_window(self, node: exp.Column) -> bool:
+        """Return whether a column is the start, the end or the time of a window of this SELECT."""
+        return self.scope is not None and self.scope.window_of(node) is not None
+
+    # --- tables ---
+
+    def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+        """Return a table: a window table function, or one with options in a hint under its own name."""
+        call = expression.this
+        if isinstance(call, exp.Anonymous) and called(call) in WINDOW_TABLES:
+            return self.as_changed(expression, windowed(self, expression, call))
+        view = self._views.get(call.meta.get("start", -1)) if isinstance(call, exp.Identifier) else None
+        if view is not None:
+            alias = self.sql(expression, "alias") or f"`{expression.name}`"
+            return self.as_changed(expression, f"`{view}` AS {alias}")
+        name = name_in(expression)
+        if len(name) > 1 and not database_of(name):
+            self._changed.add(id(expression))
+            expression.set("catalog", None)
+            expression.set("db", None)
+        return super().table_sql(expression, sep)
+
+    def has_cumulate(self, select: exp.Select) -> bool:
+        """Return whether a SELECT reads windows of CUMULATE."""
+        return any(called(call) == "CUMULATE" for call in select.find_all(exp.Anonymous))
+
+    def has_options(self, table: exp.Table) -> bool:
+        """Return whether a table has options in a hint."""
+        return table.this.meta.get("start", -1) in self._views
+
+    def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+        """Return a join; UNNEST is a LATERAL join with the elements.
+
+        A comma and CROSS JOIN are the same to the parser. Both are written as an inner join without a condition, which means
+        the same, because Spark's streams join by the condition of WHERE only then.
+        """
+        if isinstance(expression.this, exp.Unnest):
+            return joined(self, expression)
+        if expression.kind == "CROSS" and isinstance(expression.this, exp.Table | exp.Subquery):
+            expression.set("kind", "INNER")
+            return self.as_changed(expression, super().join_sql(expression, join_op))
+        return super().join_sql(expression, join_op)
+
+    def check_over(self, node: exp.Window) -> None:
+        """Raise for an OVER of a stream that is not of a rank."""
+        if self.streams is not None:
+            raise self.refuse(
+                node,
+                "In a stream, ROW_NUMBER stands in a sub-query with `WHERE rn = 1` or `WHERE rn <= n` around it, and is the "
+                "only OVER there. (A batch has others: give the tables 'scan.bounded.mode' = 'latest-offset')",
+            )
+
+    def literal_sql(self, expression: exp.Literal) -> str:
+        """Return a literal: a backslash is a character like any other in Flink."""
+        if not expression.is_string:
+            return super().literal_sql(expression)
+        text = str(expression.this)
+        written = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return self.as_changed(expression, written) if "\\" in text else written
+
+    def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:  # noqa: FBT001  sqlglot's
+        """Return rows of VALUES. Spark's have no calls of functions such as TO_TIMESTAMP becomes: such rows are SELECTs."""
+        text = super().values_sql(expression, values_as_table)
+        changed = (part for part in expression.walk() if id(part) in self._changed)
+        if all(isinstance(part, exp.Literal) for part in changed):
+            return text
+        rows = (row.expressions if isinstance(row, exp.Tuple) else [row] for row in expression.expressions)
+        selects = (", ".join(f"{self.sql(value)} AS col{i}" for i, value in enumerate(row, 1)) for row in rows)
+        union, alias = " UNION ALL ".join(f"SELECT {select}" for select in selects), self.sql(expression, "alias")
+        # In one partition, they are written in their order, in which the last row of a key counts.
+        return f"(SELECT /*+ COALESCE(1) */ * FROM ({union})){alias and f' AS {alias}'}"
+
+    # --- functions ---
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        """Return a call of a function."""
+        return call_sql(self, expression, "")
+
+    def as_written(self, node: exp.Anonymous) -> str:
+        """Return a call that means the same in Spark."""
+        return super().anonymous_sql(node)
+
+    def like_without_escape(self, node: exp.Like) -> str:
+        """Return a LIKE as it was written."""
+        return self._like_sql(node)

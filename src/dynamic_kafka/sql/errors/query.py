@@ -14,7 +14,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import rank_windows
-from dynamic_kafka.sql.dialect.translator import UNKNOWN_TYPE
+from dynamic_kafka.sql.dialect.translate import UNKNOWN_TYPE
 from dynamic_kafka.sql.errors.script import place_in, reason_of
 
 __all__ = ["cause_of", "in_query", "refuse_for_streams", "unknown_function"]
@@ -58,10 +58,9 @@ def cause_of(
     """
     if error.problem != UNKNOWN_TYPE or query.tree is None:
         return error
-    parts = {part.alias.lower() for part in query.tree.find_all(exp.CTE)}
-    for table in query.tree.find_all(exp.Table):
+    for table in query.tables:
         name = table.name.lower()
-        if not isinstance(table.this, exp.Identifier) or table.db or name in parts:
+        if table.db:
             continue
         if name in problems:
             return problems[name]

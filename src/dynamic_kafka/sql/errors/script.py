@@ -1,4 +1,4 @@
-"""Errors of a script's statements, with their place in the script, and one line instead of Spark's pages."""
+"""Errors of a script's statements, with their place in it and on one line, and of tables that Spark cannot load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from pyspark import __version__
 from pyspark.errors import AnalysisException, PySparkException
 
 from dynamic_kafka import errors
@@ -16,7 +17,15 @@ from dynamic_kafka.sql.parser.create_table import AsQuery
 from dynamic_kafka.sql.parser.errors import sql_error
 from dynamic_kafka.sql.parser.lexer import tokenize
 
-__all__ = ["errors_of", "in_text", "java_message", "named_place", "own_errors", "place_in", "reason_of"]
+__all__ = ["errors_of", "in_text", "java_message", "loading", "named_place", "own_errors", "place_in", "reason_of"]
+
+# The second before Spark 4.2, without a name.
+_MISSING = re.compile(r"\[(?:CANNOT_LOAD_CATALOG|DATA_SOURCE_NOT_FOUND)\b|^Cannot find catalog plugin class")
+_DOES_NOT_FIT = re.compile(
+    r"\bjava\.lang\.(?:IncompatibleClassChange|NoClassDefFound|NoSuchMethod|NoSuchField|AbstractMethod|Verify|"
+    r"UnsupportedClassVersion)Error\b"
+)
+_NO_CATALOG = re.compile(r"\[REQUIRES_SINGLE_PART_NAMESPACE\].* (?P<name>(?P<catalog>`(?:[^`]|``)*`)\.`.*`)")
 
 
 @contextmanager
@@ -69,6 +78,42 @@ def errors_of(statement: nodes.Statement, script: str, what: str | None = None) 
                 raise sql_error(script, start + offset, reason_of(error)) from error
         kind = ConfigurationError if isinstance(error, (AnalysisException, ConfigurationError)) else DynamicKafkaError
         raise kind(f"Line {statement.line}, {what or _beginning(statement)}: {reason_of(error)}") from error
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Turn Spark's error for a catalog or a format that it cannot load into one that says what to do.
+
+    Raises:
+        ConfigurationError: If the session has no such catalog, or a JAR is missing or is for another release of Spark.
+    """
+    try:
+        yield
+    except Exception as error:
+        problem = _loading_problem(error)
+        if problem is None:
+            raise
+        raise ConfigurationError(problem) from error
+
+
+def _loading_problem(error: Exception) -> str | None:
+    text = java_message(error) or (str(error) if isinstance(error, PySparkException) else "")
+    if _DOES_NOT_FIT.search(text):
+        reason = text.partition("\n")[0].partition(" (")[0]
+        return (
+            f"A JAR of this session is for another release of Spark than {__version__}: {reason}. Start Spark with one for "
+            "this release (spark.jars.packages)"
+        )
+    if _MISSING.search(text):
+        reason = reason_of(error).rstrip(".")
+        return f"{reason}. Start Spark with its JAR, one for Spark {__version__} (spark.jars.packages)"
+    if unknown := _NO_CATALOG.search(text):
+        setting = f"spark.sql.catalog.{unknown['catalog'][1:-1]}"
+        return (
+            f"Table {unknown['name']} does not exist: the session has no catalog {unknown['catalog']}. Set '{setting}' and "
+            "its options, or CREATE TABLE under this name"
+        )
+    return None
 
 
 def named_place(message: str, statement: str) -> int | None:

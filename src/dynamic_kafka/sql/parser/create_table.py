@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import SqlError
-from dynamic_kafka.sql.parser.lexer import STRING, Cursor, Token
+from dynamic_kafka.sql.parser.lexer import STRING, Cursor, Token, tokenize
 from dynamic_kafka.sql.parser.like import Like, read_like
 from dynamic_kafka.sql.parser.types import read_interval_units, read_type
 from dynamic_kafka.sql.tables.definition import (
@@ -24,7 +24,7 @@ from dynamic_kafka.sql.tables.definition import (
 )
 from dynamic_kafka.sql.tables.types import interval_units
 
-__all__ = ["QUERY", "AsQuery", "read_create_table", "read_options", "read_query"]
+__all__ = ["QUERY", "AsQuery", "read_create_table", "read_hint", "read_options", "read_query"]
 
 _CLOSING = {"(": ")", "[": "]"}
 _NOT_ENFORCED = "keys are not checked, so write PRIMARY KEY (...) NOT ENFORCED, as in Flink"
@@ -132,6 +132,17 @@ def read_options(cursor: Cursor) -> dict[str, str]:
         return found
     cursor.listed(one)
     return found
+
+
+def read_hint(source: str, token: Token) -> tuple[dict[str, str], Cursor]:
+    """Return the options of a table in a hint, and the rest of the hint.
+
+    Raises:
+        SqlError: If it is another hint.
+    """
+    inside = Cursor(source, tokenize(source, token.start + len("/*+"), token.end - len("*/")))
+    inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
+    return read_options(inside), inside
 
 
 def _refuse_clauses(cursor: Cursor) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from dynamic_kafka.errors import nearest
-from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_options, read_query
+from dynamic_kafka.sql.parser.create_table import QUERY, read_create_table, read_hint, read_options, read_query
 from dynamic_kafka.sql.parser.errors import line_number, sql_error
 from dynamic_kafka.sql.parser.lexer import Cursor, Token, split, tokenize
 from dynamic_kafka.sql.parser.statements import (
@@ -249,10 +249,7 @@ def _insert(cursor: Cursor, place: _Place) -> InsertInto:
 
 
 def _hint(cursor: Cursor) -> dict[str, str]:
-    token = cursor.next()
-    inside = Cursor(cursor.source, tokenize(cursor.source, token.start + len("/*+"), token.end - len("*/")))
-    inside.expect("OPTIONS", hint="the only hint for a table is OPTIONS('key' = 'value')")
-    options = read_options(inside)
+    options, inside = read_hint(cursor.source, cursor.next())
     if inside.token.kind != "end":
         raise inside.unexpected("the end of the hint")
     return options

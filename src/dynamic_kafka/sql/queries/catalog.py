@@ -1,4 +1,4 @@
-"""The tables and views of an environment: their definitions and names, and what a query reads of them."""
+"""The tables and views of an environment: their definitions and names, what queries read of them, and the views of Spark."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
+from threading import RLock
+from typing import Any, TypeVar, cast
+from weakref import ReferenceType, WeakKeyDictionary
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ROW_KIND
@@ -17,18 +20,47 @@ from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.connectors.all import Table, table_of
 from dynamic_kafka.sql.connectors.spark_table import find
 from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query
-from dynamic_kafka.sql.errors.load import loading
+from dynamic_kafka.sql.errors.script import loading
 from dynamic_kafka.sql.parser.lexer import tokenize
 from dynamic_kafka.sql.queries.names import Databases, is_ours, key_of, tables_here
-from dynamic_kafka.sql.queries.text import mentions, versioned_tables
+from dynamic_kafka.sql.queries.text import uses_row_kind, versioned_tables
 from dynamic_kafka.sql.session.config import TableConfig
-from dynamic_kafka.sql.session.views import lock_of, one_at_a_time, owners
 from dynamic_kafka.sql.tables.definition import Name, database_of, qualified
 from dynamic_kafka.sql.tables.table import KafkaTable
 
-__all__ = ["Catalog", "View", "hinted"]
+__all__ = ["Catalog", "View", "hinted", "lock_of", "one_at_a_time", "owner", "owners"]
 
 _log = logging.getLogger(__name__)
+M = TypeVar("M", bound=Callable[..., Any])
+
+_made_by: WeakKeyDictionary[SparkSession, dict[str, ReferenceType[Any]]] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
+
+
+def lock_of(spark: SparkSession) -> Any:
+    """Return the lock of a session: a query makes the temporary views that it reads, and they belong to the session."""
+    return _locks.setdefault(spark, RLock())
+
+
+def one_at_a_time(method: M) -> M:
+    """Let other threads wait that make temporary views of the same session, which the object has the `lock` of."""
+
+    @wraps(method)
+    def alone(this: Any, /, *args: Any, **names: Any) -> Any:
+        with this.lock:
+            return method(this, *args, **names)
+
+    return cast("M", alone)
+
+
+def owners(spark: SparkSession) -> dict[str, ReferenceType[Any]]:
+    """Return who made the temporary views of a session, by their names."""
+    return _made_by.setdefault(spark, {})
+
+
+def owner(known: Mapping[str, ReferenceType[Any]], key: str) -> Any:
+    """Return who made a temporary view, None if nobody did or is gone."""
+    return known[key]() if key in known else None
 
 
 @dataclass(frozen=True)
@@ -199,20 +231,18 @@ class Catalog:
         tables = [self.with_options(query, place) for place in query.options]
         return any(isinstance(table, KafkaTable) for table in (*tables, *self.tables_of(text)))
 
-    def tables_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[Table]:
-        """Yield the tables that a query reads, also through views."""
-        for key in self.read_by(text) - beneath:
-            if key in self.tables:
-                yield self.tables[key]
-            elif isinstance(query := self.views[key].query, str):
-                yield from self.tables_of(query, beneath | {key})
-
     def texts_of(self, text: str, beneath: frozenset[str] = frozenset()) -> Iterator[str]:
         """Yield a query and those of the views that it reads."""
         yield text
-        for key in (self.read_by(text) & {*self.views}) - beneath:
+        for key in (self.read_by(text) & self.views.keys()) - beneath:
             if isinstance(query := self.views[key].query, str):
                 yield from self.texts_of(query, beneath | {key})
+
+    def tables_of(self, text: str) -> Iterator[Table]:
+        """Yield the tables that a query reads, also through views."""
+        for part in self.texts_of(text):
+            for key in self.read_by(part) & self.tables.keys():
+                yield self.tables[key]
 
     def read_by(self, text: str) -> frozenset[str]:
         """Return the tables and views of the environment that a query names."""
@@ -220,7 +250,7 @@ class Catalog:
 
     def changelogs(self, query: str, beneath: frozenset[str] = frozenset()) -> list[str]:
         """Return the changelog tables and views that a query reads, also through views, if it does not use `row_kind`."""
-        if mentions(query, ROW_KIND):
+        if uses_row_kind(query):
             return []
         found = []
         for key in sorted(self.read_by(query) - versioned_tables(query) - beneath):
@@ -240,11 +270,8 @@ class Catalog:
 
     def _only_with_options(self, query: Query) -> set[str]:
         """Return the tables that a query reads with the options of hints only, in lower case."""
-        if query.tree is None:
-            return set()
         given = Counter(hinted(query, place)[-1].lower() for place in query.options)
-        tables = (table for table in query.tree.find_all(exp.Table) if is_ours(name_in(table), self.places))
-        read = Counter(table.name.lower() for table in tables)
+        read = Counter(table.name.lower() for table in query.tables if is_ours(name_in(table), self.places))
         return {name for name, count in given.items() if read[name] == count}
 
 
@@ -255,8 +282,7 @@ def _with(table: Table, options: Mapping[str, str]) -> Table:
 
 def hinted(query: Query, place: int) -> Name:
     """Return the name of a table with options in a hint."""
-    if query.tree is not None:
-        for table in query.tree.find_all(exp.Table):
-            if table.this.meta.get("start") == place:
-                return name_in(table)
+    for table in query.tables:
+        if table.this.meta.get("start") == place:
+            return name_in(table)
     return (tokenize(query.text, place)[0].text,)

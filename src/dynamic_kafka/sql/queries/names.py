@@ -7,13 +7,13 @@ script that created it does, and nobody else's table is taken for it.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dynamic_kafka.errors import ConfigurationError, SqlError
-from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query, part_of_with
-from dynamic_kafka.sql.queries.text import tables_read
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query
 from dynamic_kafka.sql.tables.definition import DEFAULT_DATABASE, Name, database_of, qualified
 
 __all__ = ["Databases", "is_ours", "key_of", "qualified_tables", "tables_here", "unqualified"]
@@ -88,10 +88,8 @@ def is_ours(name: Name, places: Mapping[str, Name]) -> bool:
 
 def qualified_tables(query: Query, places: Mapping[str, Name]) -> dict[int, str]:
     """Return the tables and views that a query names with their catalog or database: their keys by the place of the name."""
-    if query.tree is None:
-        return {}
     found = {}
-    for table in query.tree.find_all(exp.Table):
+    for table in query.tables:
         place, start = database_of(name_in(table)), table.this.meta.get("start")
         key = table.name.lower()
         if place and start is not None and places.get(key, ())[-len(place) :] == place:
@@ -102,19 +100,16 @@ def qualified_tables(query: Query, places: Mapping[str, Name]) -> dict[int, str]
 def tables_here(text: str, places: Mapping[str, Name]) -> frozenset[str]:
     """Return the names in a query, in lower case, that are tables and views of the environment if it has such.
 
-    Parts of the query's WITH, and tables of Spark's catalogs, are not among them.
+    Parts of the query's WITH, and tables of Spark's catalogs, are not among them. In syntax that only Spark knows, any word
+    may be a name.
+
+    Raises:
+        SqlError: If the query cannot be parsed.
     """
-    try:
-        tree = parse_query(text).tree
-    except SqlError:
-        tree = None
-    if tree is None:
-        return tables_read(text)
-    return frozenset(
-        table.name.lower()
-        for table in tree.find_all(exp.Table)
-        if part_of_with(table) is None and is_ours(name_in(table), places)
-    )
+    query = parse_query(text)
+    if query.tree is None:
+        return frozenset(name.lower() for name in re.findall(r"`([^`]+)`|(\w+)", text) for name in name if name)
+    return frozenset(table.name.lower() for table in query.tables if is_ours(name_in(table), places))
 
 
 def unqualified(tree: exp.Query, places: Mapping[str, Name]) -> exp.Query:

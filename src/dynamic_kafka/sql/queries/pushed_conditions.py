@@ -27,7 +27,8 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.flink import Flink
-from dynamic_kafka.sql.dialect.query import Query, is_as_long_at_any_time, temporal_joins
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.query import Query, is_as_long_at_any_time, parts_of, temporal_joins
 
 __all__ = ["AnyOf", "Condition", "conditions_of"]
 
@@ -79,14 +80,14 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[A
     """
     if query.tree is None or _PIPE in query.text or temporal_joins(query.tree):
         return ()
-    table = next(t for t in query.tree.find_all(exp.Table) if t.this.meta.get("start") == place)
-    if any(value for part, value in table.args.items() if part not in ("this", "db", "catalog", "alias")):
+    table = next(t for t in query.tables if t.this.meta.get("start") == place)
+    if parts_of(table) - {"this", "db", "catalog", "alias"}:
         return ()  # such as TABLESAMPLE, which comes before the WHERE
     alias, parent = table.args.get("alias"), table.parent
     select = None if parent is None else parent.parent
     if not isinstance(parent, (exp.From, exp.Join)) or not isinstance(select, exp.Select):
         return ()
-    if any(value for part, value in select.args.items() if part not in _SELECT):
+    if parts_of(select) - _SELECT:
         return ()
     name = table.alias_or_name.lower()
     if name in columns or (alias is not None and alias.args.get("columns")):
@@ -120,7 +121,7 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[A
 
 def _comparisons(condition: exp.Expr) -> Iterator[tuple[exp.Expr, str, Sequence[exp.Expr]]]:
     """Yield the comparisons that all hold where a condition does: what is compared, the sign, and with what."""
-    if any(value for name, value in condition.args.items() if name not in _PARTS.get(type(condition), _SIDES)):
+    if not parts_of(condition).issubset(_PARTS.get(type(condition), _SIDES)):
         return  # such as NOT LIKE
     match condition:
         case exp.Column():
@@ -152,7 +153,7 @@ def _is_constant(value: exp.Expr) -> bool:
             if "\\" in part.this:  # the text would have another string
                 return False
         elif isinstance(part, exp.Anonymous):
-            if str(part.this).upper() not in _CONSTANT_FUNCTIONS:
+            if called(part) not in _CONSTANT_FUNCTIONS:
                 return False
         elif not isinstance(part, (*plain, exp.Interval, exp.IntervalSpan, exp.Var)):
             return False
@@ -172,14 +173,14 @@ def _is_of_now(value: exp.Expr) -> bool:
         case exp.CurrentTimestamp():
             return True
         case _:
-            return isinstance(value, exp.Anonymous) and str(value.this).upper() == "NOW"
+            return called(value) == "NOW"
 
 
 def _text(constant: exp.Expr) -> str:
     """Return a constant in Flink's SQL."""
 
     def plain(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("CAST", "TRY_CAST"):  # the tree has a comma
+        if isinstance(node, exp.Anonymous) and called(node) in ("CAST", "TRY_CAST"):  # the tree has a comma
             value, type_ = node.expressions
             return exp.Var(this=f"{node.this}({value.transform(plain).sql(dialect=Flink)} AS {type_.this})")
         return node

@@ -8,14 +8,15 @@ environment that ran a query last owns the temporary view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.conf import RuntimeConfig
+from pyspark.sql.types import DataType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.formats.expressions import quoted
@@ -24,27 +25,21 @@ from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.sql.connectors.all import Table, read_table
 from dynamic_kafka.sql.connectors.scan import finished
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.errors.load import loading
+from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query
+from dynamic_kafka.sql.dialect.ranks import RankKey
+from dynamic_kafka.sql.dialect.translate import translate, translate_stream
 from dynamic_kafka.sql.errors.query import cause_of, in_query
+from dynamic_kafka.sql.errors.script import loading
 from dynamic_kafka.sql.errors.stream import of_streams
-from dynamic_kafka.sql.queries.catalog import Catalog, View, hinted
-from dynamic_kafka.sql.queries.names import qualified_tables, unqualified
-from dynamic_kafka.sql.queries.ordered import Arrivals
+from dynamic_kafka.sql.queries.catalog import Catalog, View, hinted, lock_of, one_at_a_time, owner, owners
+from dynamic_kafka.sql.queries.known import KnownTables
+from dynamic_kafka.sql.queries.names import is_ours, qualified_tables, unqualified
+from dynamic_kafka.sql.queries.pushed_conditions import conditions_of
 from dynamic_kafka.sql.queries.used_columns import reads_known, used_names, with_columns
-from dynamic_kafka.sql.queries.versions import VersionedTables
 from dynamic_kafka.sql.queries.wanted_rows import wanted_rows
-from dynamic_kafka.sql.session.views import lock_of, one_at_a_time, owner, owners
 from dynamic_kafka.sql.tables.definition import MetadataColumn, Name, PhysicalColumn, qualified
 from dynamic_kafka.sql.tables.table import KafkaTable
 from dynamic_kafka.sql.tables.types import cast_type
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.conf import RuntimeConfig
-    from pyspark.sql.types import DataType
-
-    from dynamic_kafka.sql.dialect.query import Query
-    from dynamic_kafka.sql.dialect.ranks import RankKey
 
 __all__ = ["Queries"]
 
@@ -66,9 +61,7 @@ class Queries:
         self.catalog = Catalog(spark, self.forget)
         self.ranks: dict[str, RankKey | None] = {}  # by a query's text; None if the rows end with windows
         self.conditions: dict[str, str] = {}  # those that the sources of the last query's tables take, by view
-        self._arrivals = Arrivals(
-            spark, self.catalog.tables, self.catalog.views, self.catalog.places, read=self._read, keep=self._keep
-        )
+        self._known = KnownTables(spark, self.catalog, read=self._read, keep=self._keep)
 
     @one_at_a_time
     def query(self, text: str, *, streaming: bool | None = None, of_view: bool = False) -> DataFrame:
@@ -84,9 +77,6 @@ class Queries:
             ConfigurationError: If a table in it cannot be read.
             pyspark.errors.AnalysisException: If Spark cannot analyze it.
         """
-        from dynamic_kafka.sql.dialect.query import parse_query
-        from dynamic_kafka.sql.dialect.translate import translate
-
         activate(self._spark)
         query = parse_query(text)
         if not of_view:
@@ -114,17 +104,17 @@ class Queries:
                 translated = translate(
                     query,
                     self._type_of,
-                    zone=str(settings.get("spark.sql.session.timeZone")),
+                    zone=self._zone(),
                     views=qualified_tables(query, self.catalog.places)
                     | {place: self._view_of(query, place, streaming=streaming) for place in query.options},
-                    versions=self._versions(streaming=streaming),
-                    times_of=self._arrivals.times_of if streaming else None,
+                    versions=self._known,
+                    times_of=self._known.times_of if streaming else None,
                 )
                 if translated != text:
                     _check_settings(settings)
                 rows = self._spark.sql(translated)
                 rows = self._narrowed(query, translated, rows, streaming=streaming)
-            if rows.isStreaming and self._arrivals.differs(query, of_view=of_view):
+            if rows.isStreaming and self._known.differs(query, of_view=of_view):
                 translated, rows = self._as_stream(query)
         except AnalysisException as error:
             missing = problems.get(_missing(error))
@@ -149,13 +139,13 @@ class Queries:
         if not reads_known(query, self._is_known):
             return rows
         narrow: dict[str, DataFrame] = {}
-        for view, table in self._tables_of(query):
+        for view, (table, places) in self._tables_of(query).items():
             if not isinstance(table, KafkaTable) or self._made.get(view) != streaming:
                 continue
             used, names = table, used_names(query, translated)
             if names is not None:
                 used = replace(table, definition=with_columns(table.definition, names, streaming=streaming))
-            if not streaming and not table.changelog and (wanted := self._wanted(query, view, table)):
+            if not streaming and not table.changelog and (wanted := self._wanted(query, places, table)):
                 # Not kept for other queries, because times such as NOW() are new ones in each.
                 narrow[view] = self._read(replace(used, wanted=wanted), streaming=False)
                 self.conditions[view] = described(wanted)
@@ -175,33 +165,33 @@ class Queries:
             for view, table_rows in whole.items():
                 table_rows.createOrReplaceTempView(quoted(view))
 
-    def _wanted(self, query: Query, view: str, table: KafkaTable) -> str:
-        """Return which rows a batch query wants of a table that Spark knows by a view."""
-        from dynamic_kafka.sql.dialect.query import parse_query
-        from dynamic_kafka.sql.dialect.translate import translate
-        from dynamic_kafka.sql.queries.pushed_conditions import conditions_of
-
+    def _wanted(self, query: Query, places: Sequence[int | None], table: KafkaTable) -> str:
+        """Return which rows a batch query wants of a table, given by the places of its name."""
         # With this setting, two names may differ in case alone, and the tree's names are compared without it.
         if str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
             return ""
-        places = [place for place, name in _views_in(query) if name == view]
         if len(places) != 1 or places[0] is None:
             return ""
         columns = {column.name.lower() for column in table.definition.columns}
-        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         return wanted_rows(
             self._spark,
             table,
             conditions_of(query, places[0], columns),
-            lambda text: translate(parse_query(text), self._type_of, zone=zone, views={}),
+            lambda text: translate(parse_query(text), self._type_of, zone=self._zone(), views={}),
         )
 
-    def _tables_of(self, query: Query) -> Iterator[tuple[str, Table]]:
-        """Yield the tables that a query reads, each with the name of the view that Spark knows it by."""
-        for key in self.catalog.read_by(query.text) & self.catalog.tables.keys():
-            yield key, self.catalog.tables[key]
-        for place in query.options:
-            yield _hinted_view(query, place), self.catalog.with_options(query, place)
+    def _tables_of(self, query: Query) -> dict[str, tuple[Table, list[int | None]]]:
+        """Return the tables that a query reads and the places of their names, by the view that Spark knows each by."""
+        found: dict[str, tuple[Table, list[int | None]]] = {}
+        for name in query.tables:
+            place: int | None = name.this.meta.get("start")
+            if place is not None and place in query.options:
+                table = self.catalog.with_options(query, place)
+                found.setdefault(_hinted_view(query, place), (table, []))[1].append(place)
+            elif name.name.lower() in self.catalog.tables and is_ours(name_in(name), self.catalog.places):
+                key = name.name.lower()
+                found.setdefault(key, (self.catalog.tables[key], []))[1].append(place)
+        return found
 
     def _is_known(self, name: Name) -> bool:
         """Return whether a name is of a table or view here, or of a table in a catalog of Spark, which cannot read ours."""
@@ -209,15 +199,11 @@ class Queries:
 
     def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
         """Return the translation of such a query, and its rows."""
-        from dynamic_kafka.sql.dialect.translate import translate_stream
-
         views = {place: self._view_of(query, place, streaming=True) for place in query.options}
-        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         assert query.tree is not None
         plain = replace(query, tree=unqualified(query.tree, self.catalog.places))
-        versions = self._versions(streaming=True)
         translated, found, key = translate_stream(
-            plain, self._type_of, self._arrivals, zone=zone, views=views, versions=versions
+            plain, self._type_of, self._known, zone=self._zone(), views=views, versions=self._known
         )
         if found:
             self.ranks[query.text] = key
@@ -238,7 +224,7 @@ class Queries:
             streaming = self.catalog.is_endless(key) if mode == "automatic" else mode == "streaming"
             if not self._is_made(key, streaming=streaming):
                 self._make(key, streaming=streaming)
-        if key in self.catalog.views and self._made[key] and self._arrivals.has_ranks(self.catalog.views[key]):
+        if key in self.catalog.views and self._made[key] and self._known.has_ranks(self.catalog.views[key]):
             return self.query(f"TABLE {quoted(name)}", streaming=True)
         return self._spark.table(quoted(name))
 
@@ -249,7 +235,7 @@ class Queries:
         if streaming is None:
             streaming = self.catalog.config.mode == "streaming" or self.catalog.has_no_end(view.query)
         rows = self.query(view.query, streaming=streaming, of_view=True)
-        if view.columns and rows.isStreaming and self._arrivals.has_ranks(view):
+        if view.columns and rows.isStreaming and self._known.has_ranks(view):
             raise ConfigurationError(
                 f"View '{view.name}' has names for the columns of a rank over a stream. Name them in the SELECT with AS"
             )
@@ -259,7 +245,7 @@ class Queries:
         """Return the columns of a table, in any runtime mode, also of one that can only be written."""
         table = self.catalog.tables[key]
         if isinstance(table, OtherTable) and table.kind.read is None:
-            listed: list[PhysicalColumn | MetadataColumn] = [*table.physical, *table.metadata]
+            listed: list[PhysicalColumn | MetadataColumn] = [*table.definition.physical, *table.definition.metadata]
             fields = [StructField(c.name, cast_type(c.type)) for c in listed]
             return finished(
                 self._spark.createDataFrame([], StructType(fields)), table.definition, streaming=False
@@ -287,10 +273,6 @@ class Queries:
         self._keep(rows, view, streaming=streaming)
         return view
 
-    def _versions(self, *, streaming: bool) -> VersionedTables:
-        tables, views = self.catalog.tables, self.catalog.views
-        return VersionedTables(self._spark, tables, views, self._read, self._keep, streaming=streaming)
-
     def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
         """Give rows a name for queries, which is Spark's alone."""
         if name not in owners(self._spark) and self.catalog.is_in_spark((name,)):
@@ -300,6 +282,9 @@ class Queries:
         rows.createOrReplaceTempView(quoted(name))
         owners(self._spark)[name] = ref(self)
         self._made[name] = streaming
+
+    def _zone(self) -> str:
+        return str(self._spark.conf.get("spark.sql.session.timeZone"))
 
     def _type_of(self, query: str) -> DataType | None:
         """Return the type of a query's only column, None if Spark refuses the query."""
@@ -345,19 +330,6 @@ class Queries:
             before._made.pop(key, None)
         known[key] = ref(self)
         self._made[key] = streaming
-
-
-def _views_in(query: Query) -> Iterator[tuple[int | None, str]]:
-    """Yield the places of all names of tables in a query, each with the name of the view that Spark knows it by."""
-    from sqlglot import exp
-
-    from dynamic_kafka.sql.dialect.query import part_of_with
-
-    assert query.tree is not None
-    for table in query.tree.find_all(exp.Table):
-        if part_of_with(table) is None:
-            place = table.this.meta.get("start")
-            yield place, _hinted_view(query, place) if place in query.options else table.name.lower()
 
 
 def _hinted_view(query: Query, place: int) -> str:

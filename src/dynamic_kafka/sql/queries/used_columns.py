@@ -22,7 +22,8 @@ from functools import lru_cache
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
-from dynamic_kafka.sql.dialect.query import Query, name_in, part_of_with
+from dynamic_kafka.sql.dialect.functions.rules import called
+from dynamic_kafka.sql.dialect.query import Query, name_in, part_of_with, relations
 from dynamic_kafka.sql.tables.definition import ComputedColumn, Name, TableDefinition
 
 __all__ = ["reads_known", "used_names", "with_columns"]
@@ -89,7 +90,7 @@ def _folded(name: str) -> str:
 def _stands_for_columns(star: exp.Star) -> bool:
     """Return whether a star may stand for columns of a table."""
     call = star.parent
-    if isinstance(call, exp.Count) or (isinstance(call, exp.Anonymous) and str(call.this).upper() == "COUNT"):
+    if called(call) == "COUNT":
         return False
     select = star.find_ancestor(exp.Select)
     if select is None:
@@ -98,11 +99,10 @@ def _stands_for_columns(star: exp.Star) -> bool:
         return False
     if select.args.get("laterals") or select.args.get("from_") is None:
         return True
-    read = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
     return not all(
         (isinstance(one, exp.Subquery) and isinstance(one.this, exp.Query) and not one.args.get("joins"))
         or (isinstance(one, exp.Table) and part_of_with(one) is not None)
-        for one in read
+        for one in relations(select)
     )
 
 

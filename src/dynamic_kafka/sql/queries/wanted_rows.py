@@ -132,7 +132,7 @@ def _places(table: KafkaTable) -> dict[str, _Place]:
         if encoding is not None:
             for name, field in zip(encoding.columns, encoding.schema.fields, strict=True):
                 found[name.lower()] = _Place(name, (encoding.name, field.name), field.dataType, field.dataType)
-    for column in table.metadata:
+    for column in table.definition.metadata:
         key = METADATA_KEYS.get(column.key)
         if key is not None and column.key in ("topic", "partition", "offset", "timestamp", "kafka_cluster"):
             declared = cast_type(column.type)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.evolution import with_version
-from dynamic_kafka.formats.options import format_options, only_topic
+from dynamic_kafka.formats.options import format_options
 from dynamic_kafka.sql.tables.definition import (
     PhysicalColumn,
     TableDefinition,
@@ -28,7 +28,7 @@ from dynamic_kafka.sql.tables.definition import (
     qualified,
     with_key_not_null,
 )
-from dynamic_kafka.sql.tables.options import CONNECTOR, CONNECTORS, split_options
+from dynamic_kafka.sql.tables.options import CONNECTOR, CONNECTORS, split_options, value_format_option, with_subject
 from dynamic_kafka.sql.tables.types import FlinkType, flink_type, spark_type
 
 __all__ = ["definition_as", "with_registry_columns"]
@@ -78,7 +78,7 @@ def with_registry_columns(definition: TableDefinition) -> TableDefinition:
     if definition.physical or definition.options.get(CONNECTOR.key, "").strip().lower() not in CONNECTORS:
         return definition
     options = split_options(definition.options)
-    option = "format" if "format" in options.sql else "value.format"
+    option = value_format_option(options.sql)
     used = format_named(options.sql[option], option) if option in options.sql else None
     if used is None or used.columns is None:
         with_registry = ", ".join(name for name in FORMATS if name.endswith("-confluent"))
@@ -88,9 +88,7 @@ def with_registry_columns(definition: TableDefinition) -> TableDefinition:
         )
     prefix = "" if option == "format" else "value."
     given, _ = format_options(used, prefix, options.rest)
-    topic = only_topic(options.source)
-    if used.registry is not None and used.registry not in given and topic is not None:
-        given = {**given, used.registry: f"{topic}-value"}
+    given = with_subject(used, given, options.source, "value")
     planned = with_version(used, given)
     schema, added = used.columns(planned)
     added = {**{name: str(planned[name]) for name in planned.keys() - given.keys()}, **added}

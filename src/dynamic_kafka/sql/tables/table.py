@@ -8,7 +8,7 @@ UpsertKafkaDynamicTableFactory):
 2. A PRIMARY KEY is for changelogs: for `upsert-kafka`, and for `kafka` with a changelog format. The formats of
    `upsert-kafka`, and all key formats, are formats of rows.
 3. The options of the source and the sink are checked by them when the table is created. Those about the start and the
-   end of reading that the modes do not use are left out first (`unused_options`).
+   end of reading that the modes do not use are left out first (`without_unused`).
 4. The default subject in a schema registry is the topic's name with `-key` or `-value`, if there is one topic.
 """
 
@@ -18,17 +18,18 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import eq
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats import ROW_KIND, Format, FormatOptions, format_named
-from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unknown, format_options, only_topic
+from dynamic_kafka.formats.options import DEAD_LETTER_TOPIC, ON_ERROR, check_unknown, format_options
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.sink.settings import SinkSettings
 from dynamic_kafka.source.configure import SUBSCRIPTIONS, configure_source
 from dynamic_kafka.spark.dead_letters import DeadLetters, letters_of
-from dynamic_kafka.sql.tables.definition import MetadataColumn, TableDefinition, check_columns, qualified
+from dynamic_kafka.sql.tables.definition import TableDefinition, check_columns, qualified
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS, metadata_types
 from dynamic_kafka.sql.tables.options import (
     CONNECTOR,
@@ -39,9 +40,12 @@ from dynamic_kafka.sql.tables.options import (
     VALUE_FIELDS_INCLUDE,
     TableOptions,
     split_options,
+    value_format_option,
+    with_subject,
+    without_properties,
+    without_unused,
 )
-from dynamic_kafka.sql.tables.types import flink_type, spark_type, time_precision
-from dynamic_kafka.sql.tables.unused_options import without_properties, without_unused
+from dynamic_kafka.sql.tables.types import alike, flink_type, spark_type, time_precision
 
 __all__ = ["Encoding", "KafkaTable", "table_of", "with_start"]
 
@@ -120,11 +124,6 @@ class KafkaTable:
         return self.definition.primary_key
 
     @property
-    def metadata(self) -> tuple[MetadataColumn, ...]:
-        """Return its metadata columns."""
-        return self.definition.metadata
-
-    @property
     def name(self) -> str:
         """Return its name as in SQL."""
         return qualified(self.definition.name)
@@ -199,7 +198,7 @@ def _encodings(
     definition: TableDefinition, options: TableOptions, physical: Mapping[str, DataType]
 ) -> tuple[Encoding | None, Encoding]:
     sql = options.sql
-    value_option = "format" if "format" in sql else "value.format"  # Flink takes `format` if there are both
+    value_option = value_format_option(sql)
     if "format" in sql and sql.get("value.format", sql["format"]) != sql["format"]:
         _log.warning(
             "Table %s: 'value.format' = '%s' has no effect beside 'format' = '%s', as in Flink",
@@ -240,7 +239,6 @@ def _encodings(
             raise ConfigurationError(
                 f"Column '{name}' of 'key.fields' does not begin with 'key.fields-prefix' = '{prefix}'"
             )
-    topic = only_topic(options.source)
     types = {c.name: c.type for c in definition.physical}
 
     def encoding(start: str, used: Format, given: FormatOptions, columns: Sequence[str]) -> Encoding:
@@ -250,8 +248,7 @@ def _encodings(
             StructField(column[cut:], physical[column], types[column].nullable, time_precision(types[column]))
             for column in columns
         ]
-        if used.registry is not None and used.registry not in given and topic is not None:
-            given = {**given, used.registry: f"{topic}-{name}"}
+        given = with_subject(used, given, options.source, name)
         used.check(StructType(fields), given)
         return Encoding(name, start, used, given, tuple(columns), StructType(fields))
 
@@ -294,27 +291,10 @@ def _check_metadata(definition: TableDefinition, value: Format) -> None:
                 f"{', '.join(known)}"
             )
         given, wanted = known[column.key], spark_type(column.type)
-        if (_is_nested(given) or _is_nested(wanted)) and not _is_alike(given, wanted):
+        if (_is_nested(given) or _is_nested(wanted)) and not alike(given, wanted, eq):
             raise ConfigurationError(
                 f"Column '{column.name}' is {column.type}, but the metadata '{column.key}' is {flink_type(given)}"
             )
-
-
-def _is_alike(given: DataType, wanted: DataType) -> bool:
-    """Return whether two types differ only in nullability and in the names of fields."""
-    if given.typeName() != wanted.typeName():
-        return False
-    match given, wanted:
-        case ArrayType(), ArrayType():
-            return _is_alike(given.elementType, wanted.elementType)
-        case MapType(), MapType():
-            return _is_alike(given.keyType, wanted.keyType) and _is_alike(given.valueType, wanted.valueType)
-        case StructType(), StructType():
-            return len(given) == len(wanted) and all(
-                _is_alike(a.dataType, b.dataType) for a, b in zip(given, wanted, strict=True)
-            )
-        case _:
-            return given == wanted
 
 
 def _is_nested(data_type: DataType) -> bool:

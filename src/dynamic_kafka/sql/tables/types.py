@@ -6,8 +6,9 @@ A type keeps its length, precision and nullability, because Spark's types do not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import types as spark
 from pyspark.sql.types import DataType
@@ -21,12 +22,21 @@ __all__ = [
     "YEAR_UNITS",
     "FlinkType",
     "RowField",
+    "alike",
     "cast_type",
+    "decimal_of",
     "flink_type",
     "interval_units",
+    "is_decimal",
+    "is_fraction",
+    "is_whole",
+    "kind_of",
+    "name_of",
+    "read_as_utc",
     "spark_type",
     "string_literal",
     "time_precision",
+    "wider",
 ]
 
 YEAR_UNITS: tuple[str, ...] = ("YEAR", "MONTH")
@@ -199,3 +209,73 @@ def flink_type(data_type: DataType, *, nullable: bool = True) -> FlinkType:
             return build("ROW", fields=tuple(RowField(f.name, type_, f.metadata.get("comment")) for f, type_ in listed))
         case _:
             return build(_FLINK_NAMES.get(type(data_type), data_type.simpleString().upper()))
+
+
+def alike(one: DataType, other: DataType, fits: Callable[[DataType, DataType], bool]) -> bool:
+    """Return whether the types in two arrays, maps or rows fit, whatever their nullability and the names of fields."""
+    match one, other:
+        case spark.ArrayType(), spark.ArrayType():
+            return alike(one.elementType, other.elementType, fits)
+        case spark.MapType(), spark.MapType():
+            return alike(one.keyType, other.keyType, fits) and alike(one.valueType, other.valueType, fits)
+        case spark.StructType(), spark.StructType():
+            pairs = zip(one.fields, other.fields, strict=False)
+            return len(one) == len(other) and all(alike(a.dataType, b.dataType, fits) for a, b in pairs)
+        case _:
+            return fits(one, other)
+
+
+# --- kinds of Spark's types, as Flink's rules of arithmetic ask for them ------------------------------------------------
+
+_WHOLE = {"ByteType": 3, "ShortType": 5, "IntegerType": 10, "LongType": 19}
+"""Flink's digits of each whole number's type, from the smallest on."""
+
+
+def kind_of(found: DataType) -> str:
+    """Return the name of Spark's class for a type."""
+    return type(found).__name__
+
+
+def is_whole(found: DataType) -> bool:
+    """Return whether it is a whole number's type."""
+    return kind_of(found) in _WHOLE
+
+
+def is_decimal(found: DataType) -> bool:
+    """Return whether it is DECIMAL."""
+    return kind_of(found) == "DecimalType"
+
+
+def is_fraction(found: DataType) -> bool:
+    """Return whether it is FLOAT or DOUBLE."""
+    return kind_of(found) in ("FloatType", "DoubleType")
+
+
+def decimal_of(found: DataType) -> spark.DecimalType:
+    """Return the DECIMAL that Flink calculates with in place of a whole number's type."""
+    return spark.DecimalType(_WHOLE[kind_of(found)], 0)
+
+
+def wider(one: DataType, other: DataType) -> DataType:
+    """Return the larger of two whole numbers' types."""
+    return max(one, other, key=lambda found: _WHOLE[kind_of(found)])
+
+
+def read_as_utc(time: str) -> str:
+    """Return a TIMESTAMP as a TIMESTAMP_LTZ, as if it was the wall time of UTC. The session's time zone does not matter."""
+    return f"timestamp_micros(({time} - TIMESTAMP_NTZ '1970-01-01 00:00:00') DIV INTERVAL '0.000001' SECOND)"
+
+
+def name_of(found: DataType) -> str:
+    """Return a type as Spark writes it. The names of fields keep their case."""
+    inside: Any = found
+    match kind_of(found):
+        case "ArrayType":
+            return f"ARRAY<{name_of(inside.elementType)}>"
+        case "MapType":
+            return f"MAP<{name_of(inside.keyType)},{name_of(inside.valueType)}>"
+        case "StructType":
+            quoted = ((field.name.replace("`", "``"), name_of(field.dataType)) for field in inside.fields)
+            return f"STRUCT<{','.join(f'`{name}`:{type_}' for name, type_ in quoted)}>"
+        case _:
+            return found.simpleString().upper()

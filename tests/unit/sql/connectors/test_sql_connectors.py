@@ -15,7 +15,7 @@ from dynamic_kafka.sql.connectors import filesystem
 from dynamic_kafka.sql.connectors.all import table_of
 from dynamic_kafka.sql.connectors.datagen import expressions, row_count
 from dynamic_kafka.sql.connectors.table import OtherTable
-from dynamic_kafka.sql.errors.load import loading
+from dynamic_kafka.sql.errors.script import loading
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.tables.definition import TableDefinition
@@ -136,7 +136,9 @@ def test_what_datagen_calculates(type_: str, options: dict[str, str], expression
 
 def test_metadata_of_a_table_that_nobody_reads_is_left_out() -> None:
     """A table LIKE one of Kafka has its virtual columns."""
-    assert [c.name for c in table("a INT, o BIGINT METADATA FROM 'offset' VIRTUAL", "print").physical] == ["a"]
+    assert [c.name for c in table("a INT, o BIGINT METADATA FROM 'offset' VIRTUAL", "print").definition.physical] == [
+        "a"
+    ]
 
 
 def test_partitions_are_shown_and_taken_over() -> None:

@@ -18,7 +18,7 @@ from dynamic_kafka.sql.dialect.query import parse_query
 from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.dialect.translate import translate_stream
 from dynamic_kafka.sql.queries.catalog import View
-from dynamic_kafka.sql.queries.ordered import Arrivals, check_key
+from dynamic_kafka.sql.queries.known import KnownTables, check_key
 from dynamic_kafka.sql.tables.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.tables.types import FlinkType
 
@@ -254,11 +254,11 @@ def test_only_tables_have_an_order_of_arrival() -> None:
     datagen = table_of(
         TableDefinition(("g",), (PhysicalColumn("a", FlinkType("INT")),), options={"connector": "datagen"})
     )
-    arrivals = Arrivals(Mock(), {"g": datagen}, views, {}, read=Mock(), keep=Mock())
-    assert arrivals.ordered("g") is None
+    known = KnownTables(Mock(), Mock(tables={"g": datagen}, views=views), read=Mock(), keep=Mock())
+    assert known.ordered("g") is None
     for name in ("df", "named", "rates"):
         with pytest.raises(ConfigurationError, match=f"rows of `{name}` arrive is not known"):
-            arrivals.ordered(name)
+            known.ordered(name)
 
 
 def test_a_name_that_a_query_has_twice_is_no_key() -> None:

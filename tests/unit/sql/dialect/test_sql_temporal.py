@@ -42,8 +42,9 @@ def ask(sql: str) -> DataType | None:
 class Tables:
     """`rates` has versions, Spark has `names`, and `orders` has a processing time."""
 
-    def versioned(self, name: str) -> Versioned:
+    def versioned(self, name: str, *, streaming: bool) -> Versioned:
         """Return those of `rates`."""
+        assert not streaming
         if name != "rates":
             raise ConfigurationError(f"{name} has no versions")
         return Versioned("rates__versions", ("k", "v", "region", "at"), ("k",), "at", dated=True)
@@ -53,9 +54,9 @@ class Tables:
         if name == "rates":
             raise ConfigurationError("looks rows up")
 
-    def is_processing_time(self, name: str, column: str) -> bool:
-        """Whether it is `pt` of `orders`."""
-        return (name, column) == ("orders", "pt")
+    def processing_times(self, name: str) -> list[str]:
+        """`pt` of `orders`."""
+        return ["pt"] if name == "orders" else []
 
 
 def spark(sql: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 from dynamic_kafka.errors import UnknownOptionError
 from dynamic_kafka.sql.parser.parse import parse_statement
 from dynamic_kafka.sql.parser.statements import CreateTable
+from dynamic_kafka.sql.tables.options import without_properties, without_unused
 from dynamic_kafka.sql.tables.table import KafkaTable, table_of
-from dynamic_kafka.sql.tables.unused_options import without_properties, without_unused
 
 TABLE = (
     "CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'localhost:9092', "

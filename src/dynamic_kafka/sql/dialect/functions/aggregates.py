@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
-from dynamic_kafka.sql.tables.kinds import is_decimal, is_whole, kind_of, name_of
+from dynamic_kafka.sql.tables.types import is_decimal, is_whole, kind_of, name_of
 
 __all__ = ["REFUSED", "RULES", "SAME", "distinct"]
 

@@ -1,4 +1,7 @@
-"""Rules of functions on JSON texts. Spark's variants tell a text from a number, which get_json_object does not."""
+"""Rules of functions on arrays, maps and rows, and on JSON texts.
+
+Of JSON, Spark's variants tell a text from a number, which get_json_object does not.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
+from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule, called
 
 __all__ = ["REFUSED", "RULES", "SAME", "number_in_json"]
 
-SAME: frozenset[str] = frozenset()
+SAME = frozenset(
+    (
+        *("ARRAY_DISTINCT", "ARRAY_POSITION", "ARRAY_UNION", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_JOIN", "ARRAY_APPEND"),
+        *("ARRAY_PREPEND", "ARRAY_INTERSECT", "MAP_KEYS", "MAP_VALUES", "MAP_ENTRIES", "MAP_FROM_ARRAYS"),
+    )
+)
 _PATH = re.compile(r"(?:(?:lax|strict)\s+)?(\$(?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\]]*'\])*)")
 _RETURNING = {
     "STRING": "STRING",
@@ -70,10 +78,8 @@ def number_in_json(cast: Call, target: str) -> tuple[str, str] | None:
     Returns:
         None if it is a CAST of something else.
     """
-    node = cast.arguments[0]
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if not isinstance(node, exp.Anonymous) or str(node.this).upper() != "JSON_VALUE":
+    node = cast.arguments[0].unnest()
+    if not isinstance(node, exp.Anonymous) or called(node) != "JSON_VALUE":
         return None
     call = Call(cast.translator, node, "JSON_VALUE")
     clauses = _CLAUSES.fullmatch(_clauses(call))
@@ -106,7 +112,36 @@ def _found(call: Call, path: str) -> str:
     return f"try_variant_get({document}, '{path}', 'variant')"
 
 
+def _row(call: Call) -> str:
+    fields = ", ".join(f"'f{i}', {call.sql(i)}" for i in range(len(call.arguments)))
+    return f"named_struct({fields})"
+
+
+def _sort(call: Call) -> str:
+    if len(call.arguments) > 1:
+        raise call.refuse("ARRAY_SORT with more than the array is written otherwise in Spark: sort_array(a, false)", 1)
+    return f"sort_array({call.sql(0)})"
+
+
 RULES: Mapping[str, Rule] = {
+    "CARDINALITY": Rule("CASE WHEN {0} IS NOT NULL THEN size({0}) END", "Of NULL, Spark may return -1."),
+    "ARRAY_CONTAINS": Rule(
+        "CASE WHEN {0} IS NULL THEN NULL WHEN {1} IS NULL THEN exists({0}, e -> e IS NULL) "
+        "ELSE coalesce(array_contains({0}, {1}), false) END",
+        "Spark returns NULL if there is a NULL among the elements.",
+    ),
+    "ARRAY_REMOVE": Rule(
+        "CASE WHEN {1} IS NULL THEN filter({0}, e -> e IS NOT NULL) ELSE array_remove({0}, {1}) END",
+        "Of NULL, Spark returns NULL.",
+    ),
+    "ARRAY_REVERSE": Rule("reverse({0})", "Only the name differs."),
+    "ARRAY_CONCAT": Rule(
+        lambda call: f"concat({', '.join(call.sql(i) for i in range(len(call.arguments)))})",
+        "Only the name differs.",
+        "`concat`",
+    ),
+    "ARRAY_SORT": Rule(_sort, "", "`sort_array`", (1, 2, 3)),
+    "ROW": Rule(_row, "Spark does not have it.", "`named_struct('f0', a, ...)`"),
     "JSON_VALUE": Rule(
         _value,
         "Spark does not have it.",
@@ -117,6 +152,10 @@ RULES: Mapping[str, Rule] = {
 }
 _QUERY = "Flink writes the part anew: use get_json_object(x, '$.a') of Spark, which returns it as it is in the text"
 REFUSED: Mapping[str, Refused] = {
+    "ELEMENT": Refused("Write a[1]"),
+    "ARRAY_SLICE": Refused("Spark counts a length and not an end: slice(a, start, length)"),
+    "ARRAY_EXCEPT": Refused("Flink keeps repeated elements, Spark does not: filter(a, x -> NOT array_contains(b, x))"),
+    "MAP_UNION": Refused("With a key in both maps, Flink takes the last and Spark fails: map_concat(a, b)"),
     "JSON_QUERY": Refused(_QUERY),
     "JSON_OBJECT": Refused("Use to_json(named_struct('key', value, ...))"),
     "JSON_ARRAY": Refused("Use to_json(array(...))"),

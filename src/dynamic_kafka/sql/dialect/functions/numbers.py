@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlglot import exp
-
-from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
+from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule, is_with_point
 from dynamic_kafka.sql.dialect.functions.times import truncate
-from dynamic_kafka.sql.tables.kinds import decimal_of, is_fraction, is_whole, name_of
+from dynamic_kafka.sql.tables.types import decimal_of, is_fraction, is_whole, name_of
 
 __all__ = ["REFUSED", "RULES", "SAME"]
 
@@ -73,9 +71,7 @@ def _rand(call: Call) -> str | None:
 
 
 def _nullif(call: Call) -> str | None:
-    number = call.arguments[1].this if isinstance(call.arguments[1], exp.Neg) else call.arguments[1]
-    fraction = isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit()
-    if not fraction or name_of(call.type(0)) != "FLOAT":
+    if not is_with_point(call.arguments[1]) or name_of(call.type(0)) != "FLOAT":
         return None
     return f"nullif({call.sql(0)}, CAST({call.sql(1)} AS FLOAT))"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dynamic_kafka.sql.dialect.functions import aggregates, arrays, documents, numbers, texts, times
+from dynamic_kafka.sql.dialect.functions import aggregates, documents, numbers, texts, times
 from dynamic_kafka.sql.dialect.functions.rules import Refused, Rule
 
 __all__ = ["AGGREGATES", "REFUSED", "RULES", "SAME"]
 
-_PARTS = (texts, numbers, times, arrays, documents, aggregates)
+_PARTS = (texts, numbers, times, documents, aggregates)
 
 RULES: Mapping[str, Rule] = {name: rule for part in _PARTS for name, rule in part.RULES.items()}
 """Functions that Spark says otherwise."""

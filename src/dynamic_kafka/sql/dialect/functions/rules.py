@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from dynamic_kafka.errors import SqlError
+if TYPE_CHECKING:
+    from dynamic_kafka.sql.dialect.translate import Translator
 
-__all__ = ["Call", "Refused", "Rule", "Writing", "literal_of"]
-
-
-class Writing(Protocol):
-    """The methods of `Translator` that the rules of functions call."""
-
-    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
-        """Return the text of a part, which is written once."""
-
-    def type_of(self, node: exp.Expr) -> DataType:
-        """Return the type of a part, which Spark knows."""
-
-    def as_changed(self, node: exp.Expr, text: str) -> str:
-        """Return the text for a part that Spark gets another text for."""
-
-    def is_of_window(self, node: exp.Column) -> bool:
-        """Return whether a column is the start, the end or the time of a window of this SELECT."""
-
-    def refuse(self, node: exp.Expr, problem: str) -> SqlError:
-        """Return the error for a part of the query."""
+__all__ = ["Call", "Refused", "Rule", "called", "is_with_point", "literal_of"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +23,7 @@ class Call:
     aggregation: its FILTER and OVER, as text for Spark; empty otherwise.
     """
 
-    translator: Writing
+    translator: Translator
     node: exp.Anonymous
     name: str
     over: str = ""
@@ -102,6 +84,17 @@ class Refused:
     """A function of Flink that has no equal in Spark. `way` says what to write instead."""
 
     way: str
+
+
+def called(node: exp.Expr | None) -> str:
+    """Return the name of the function that a part of a query calls, in upper case; empty for anything else."""
+    return node.this.upper() if isinstance(node, exp.Anonymous) and isinstance(node.this, str) else ""
+
+
+def is_with_point(node: exp.Expr) -> bool:
+    """Return whether a part is a number such as 0.1 or -0.1."""
+    number = node.this if isinstance(node, exp.Neg) else node
+    return isinstance(number, exp.Literal) and not number.is_string and not number.name.isdigit()
 
 
 def literal_of(node: exp.Expr) -> str | None:

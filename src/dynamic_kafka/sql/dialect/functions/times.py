@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule
-from dynamic_kafka.sql.tables.kinds import kind_of
-from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US, YEAR_UNITS
+from dynamic_kafka.sql.dialect.functions.rules import Call, Refused, Rule, called
+from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US, YEAR_UNITS, kind_of
 
 __all__ = ["REFUSED", "RULES", "SAME", "truncate"]
 
@@ -187,7 +186,7 @@ def _unix_timestamp(call: Call) -> str:
 def _seconds_as_text(call: Call) -> str | None:
     """Return a time as text without a fraction, which is not read, for the argument CAST(ts AS STRING)."""
     node = call.arguments[0]
-    if len(call.arguments) > 1 or not isinstance(node, exp.Anonymous) or str(node.this).upper() != "CAST":
+    if len(call.arguments) > 1 or not isinstance(node, exp.Anonymous) or called(node) != "CAST":
         return None
     written = "".join(node.expressions[1].name.upper().split())
     inner = Call(call.translator, node, "CAST")

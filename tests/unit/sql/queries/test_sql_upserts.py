@@ -1,0 +1,85 @@
+"""Which queries over `upsert-kafka` tables need the old row of a change, without Spark."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+from tests.unit.sql.tables.test_sql_options import UPSERT, table
+
+from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.sql.queries.catalog import Catalog, View
+from dynamic_kafka.sql.queries.changes import rows_for
+
+CURRENT = table(UPSERT, "id INT, n STRING, PRIMARY KEY (id) NOT ENFORCED")
+VIEWS = {
+    "kept": View("kept", "SELECT * FROM rows WHERE id > 0"),
+    "turned": View("turned", "SELECT * FROM rows", ("n", "id", "row_kind")),
+    "again": View("again", "SELECT * FROM turned"),
+    "changed": View("changed", "SELECT LENGTH(n) AS id, * EXCEPT (id) FROM rows"),
+    "filtered": View("filtered", "WITH w AS (SELECT * FROM rows) SELECT * FROM (SELECT * FROM w WHERE n > 'a')"),
+    "both": View("both", "SELECT * FROM rows UNION ALL SELECT * FROM changed"),
+    "circle": View("circle", "SELECT * FROM circle UNION ALL SELECT * FROM rows"),
+}
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    """A table `rows` with the key `id` and the value `n`, and views of it."""
+    made = Catalog(Mock(), Mock())
+    made.tables["rows"] = CURRENT
+    made.views |= VIEWS
+    return made
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM rows",
+        "SELECT id + 1, n FROM rows WHERE id > 1",
+        "SELECT id, n FROM kept",
+        "SELECT * FROM kept WHERE id < 9",
+        "SELECT n, id FROM turned WHERE n > 1",
+        "SELECT n, id FROM again",
+        "SELECT * FROM turned",
+        "SELECT 1, 'a' FROM changed",
+    ],
+)
+def test_what_depends_on_keys_alone_needs_no_old_rows(catalog: Catalog, query: str) -> None:
+    """Also if a view has other names for them."""
+    rows = Mock()
+    assert rows_for(CURRENT, query, None, catalog, rows) is rows.return_value
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT LENGTH(n), n FROM rows",
+        "SELECT id, n FROM turned",
+        "SELECT id, n FROM again",
+        "SELECT id, n FROM changed",
+        "SELECT * FROM changed",
+        "SELECT id, 'a' FROM both",
+    ],
+)
+def test_a_key_is_not_made_of_values(catalog: Catalog, query: str) -> None:
+    """The row with the old key would stay, whatever a view calls the value."""
+    with pytest.raises(ConfigurationError, match="When n changes, the row with the old key would stay"):
+        rows_for(CURRENT, query, None, catalog, Mock())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, n FROM rows WHERE n > 'a'",
+        "SELECT n, id FROM turned WHERE id > 'a'",
+        "SELECT 1, 'a' FROM changed WHERE id > 1",
+        "SELECT id, n FROM filtered",
+        "SELECT 1, 'a' FROM both WHERE id > 1",
+        "SELECT 1, 'a' FROM circle WHERE n > 'a'",
+    ],
+)
+def test_a_condition_is_on_keys_alone(catalog: Catalog, query: str) -> None:
+    """A row that no longer satisfies it would stay, also below views and in sub-queries."""
+    with pytest.raises(ConfigurationError, match="the condition on n would stay"):
+        rows_for(CURRENT, query, None, catalog, Mock())
