@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError
+from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
@@ -29,7 +29,6 @@ from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.rules.model import OffsetRequest
 
 TP = KafkaTopicPartition
-EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()
 ISOLATE = {"cluster-failure-mode": "isolate"}
 FORGET = {"stream-metadata-removed-cluster-retention-ms": "0"}
@@ -354,15 +353,6 @@ def test_a_deleted_topic_with_unread_records_is_data_loss(
     assert int(left) in {20, 80}
 
 
-def test_a_deleted_topic_that_was_read_to_its_end_is_no_loss(cluster: Cluster, start: Callable[..., Query]) -> None:
-    """Its last known end says so."""
-    query = start(subscribePattern="orders-.*")
-    query.run_until(lambda: len(query.read) == 300)
-    del cluster.topics["orders-2"]
-    query.run_until(lambda: "orders-2" not in query.document.clusters["kafka"].topics)
-    assert "info: Cluster 'kafka', topic 'orders-2' was deleted; 0 records are left unread" in query.events
-
-
 def test_a_topic_that_was_deleted_while_the_query_was_down_may_be_a_loss(
     cluster: Cluster, start: Callable[..., Query]
 ) -> None:
@@ -479,14 +469,6 @@ class FailingService(InMemoryMetadataService):
         if self.down:
             raise OSError("503")
         return super().get_all_streams()
-
-
-def test_a_bounded_query_of_an_unknown_stream_says_so(cluster: Cluster, start: Callable[..., Query]) -> None:
-    """Its metadata is asked for once: it would wait for ever."""
-    service = InMemoryMetadataService([stream("orders-1")])
-    query = start(service, **{"stream-ids": "s,wrong", "endingOffsets": "latest"})
-    with pytest.raises(ConfigurationError, match="does not know the stream 'wrong'"):
-        query.step()
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
