@@ -367,20 +367,6 @@ def test_an_error_ends_the_writing(cluster_a: KafkaBroker, topic: Callable[..., 
 # --- the pool, and writing without waiting ------------------------------------------------------------------------------
 
 
-def test_producers_are_used_again(topic: Callable[..., str]) -> None:
-    """One for each cluster and properties; another property makes another one."""
-    with MockCluster() as cluster:
-        made: set[int] = set()
-        for linger_ms in ("0", "0", "1", "0"):
-            task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms})
-            with PooledProducers(task) as producers:
-                producer = producers.producer("east")
-                assert producer is producers.producer("east")
-                flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0))
-            made.add(id(producer))
-        assert len(made) == len(pooling._pool) == 2
-
-
 def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one unused for longest goes; what it still had to send is sent."""
     monkeypatch.setattr(pooling._pool, "_capacity", 2)
