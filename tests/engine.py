@@ -73,7 +73,7 @@ class Query:
         self.rows += found
         return len(found)
 
-    def run_until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def run_until(self, condition: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Step until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -170,7 +170,7 @@ class StandIn:
     def close(self) -> None:
         """Nothing to close."""
 
-    def commit(self, _: object) -> None:
+    def commit(self, _: Mapping[KafkaTopicPartition, int]) -> None:
         """Nobody commits."""
 
     def kafka_id(self) -> str:
