@@ -1,4 +1,4 @@
-"""Drives the source as Spark does, without Spark: real brokers, real documents, real reads.
+"""Drives the source as Spark does, without Spark: real documents, and real brokers and reads or stand-ins for them.
 
 Each step does what one micro-batch does, with the offsets going through JSON text as they do in Spark's checkpoint. A
 restart throws the enumerator away and keeps the texts.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.document.offsets import MARKER
@@ -72,13 +73,19 @@ class Query:
         self.rows += found
         return len(found)
 
-    def run_until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def run_until(self, condition: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Step until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            self.step()
+            if not self.step():
+                time.sleep(0.002)
             if time.monotonic() > deadline:
                 raise AssertionError(f"not reached within {timeout_s} s; {len(self.rows)} rows; {self.log[-1:]}")
+
+    def run_for(self, seconds: float) -> None:
+        """Step for some time."""
+        deadline = time.monotonic() + seconds
+        self.run_until(lambda: time.monotonic() >= deadline, seconds + 20)
 
     def run_until_rows(self, count: int, timeout_s: float = 30.0) -> list[Row]:
         """Step until there are as many rows; more would be an error of the test that looks at them."""
@@ -136,6 +143,63 @@ class Query:
     def events(self) -> list[str]:
         """What the source told about, in order."""
         return [event["text"] for event in self.enumerator.report()["events"]]
+
+
+class StandIn:
+    """Stands in for `ClusterConnection`: nothing was deleted, committed or replaced, and no record has a time.
+
+    Tests say by inheriting which topics there are, where they end, and what a round trip to the cluster takes.
+    """
+
+    authentication_failed = False
+
+    def __init__(self, cluster_id: str, properties: Mapping[str, str], **_: object) -> None:
+        self.cluster_id, self.properties = cluster_id, properties
+
+    def _trip(self) -> None:
+        """Ask the cluster."""
+
+    def poll_idle(self) -> bool:
+        """Nothing to poll."""
+        return True
+
+    def is_outdated(self) -> bool:
+        """No secret is ever replaced."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def commit(self, _: Mapping[KafkaTopicPartition, int]) -> None:
+        """Nobody commits."""
+
+    def kafka_id(self) -> str:
+        """Kafka's cluster.id."""
+        self._trip()
+        return f"id of {self.cluster_id}"
+
+    def available_ends(self, tps: Collection[KafkaTopicPartition], _: Any) -> dict[KafkaTopicPartition, int]:
+        """The ends."""
+        raise NotImplementedError
+
+    def end_offsets(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """The ends."""
+        return self.available_ends(tps, {})
+
+    def beginning_offsets(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """Nothing was deleted."""
+        self._trip()
+        return dict.fromkeys(tps, 0)
+
+    def committed_offsets(self, _: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """No group has committed."""
+        self._trip()
+        return {}
+
+    def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
+        """No record is late enough."""
+        self._trip()
+        return dict.fromkeys(times_ms)
 
 
 def read_all(tasks: list[ReadTask], settings: Any) -> list[Row]:

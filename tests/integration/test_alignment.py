@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -167,17 +166,6 @@ def test_a_restart_keeps_the_frontier_and_the_hold(catch_up: CatchUp) -> None:
     query.close()
 
 
-def test_available_now_reads_all_that_was_there_without_waiting(catch_up: CatchUp) -> None:
-    """A run of AvailableNow reads the slow cluster first and then the fast one, and ends."""
-    query = catch_up(minutes=100, days=1, maxOffsetsPerTrigger="30")
-    began = time.monotonic()
-    assert query.available_now() == 200
-    assert time.monotonic() - began < 20
-    assert [row["cluster"] for row in query.rows[:100]] == ["slow"] * 100
-    query.assert_once()
-    query.close()
-
-
 @pytest.mark.slow
 def test_a_cluster_that_does_not_answer_holds_for_a_time_and_is_read_when_it_is_back(
     cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
@@ -227,21 +215,4 @@ def test_a_record_of_the_future_is_passed_with_a_warning(
     query = both(file, cluster_a, cluster_b, name)
     query.run_until_rows(23, 10)
     assert any("offset 1 has a time more than a day in the future" in text for text in query.events())
-    query.close()
-
-
-def test_the_frontier_is_text_that_changes_only_with_a_batch(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """While all is held back, the document stays the same text."""
-    name = topic(cluster_a, cluster_b)
-    now_ms = int(time.time() * 1000)
-    write(cluster_a, name, range(now_ms - 10 * MINUTE_MS, now_ms, MINUTE_MS))
-    write(cluster_b, name, [now_ms - 3 * DAY_MS])
-    query = both(file, cluster_a, cluster_b, name)
-    batches(query)
-    text = json.dumps(query.document)
-    query.run_until_idle(1.0)
-    assert json.dumps(query.document) == text
-    assert decode(query.document).frontier_ms == pytest.approx(now_ms - 3 * DAY_MS, abs=10 * MINUTE_MS)
     query.close()

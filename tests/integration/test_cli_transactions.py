@@ -34,9 +34,9 @@ class Stuck:
         self.client = TransactionClient("kafka", broker.client_properties(), timeout_ms=20_000)
         self._offset = -1
 
-    def open(self, slot: int, prefix: str | None = None) -> str:
+    def open(self, slot: int) -> str:
         """Leave a transaction open that writes its id into the topic of the prefix's name."""
-        name = transactional_id(prefix or self.prefix, HOST, slot)
+        name = transactional_id(self.prefix, HOST, slot)
         leave_open(self.broker, self.prefix, name)
         return name
 
@@ -130,18 +130,6 @@ def test_a_decided_batch_is_committed(stuck: Stuck, run: Run) -> None:
     assert [entry["state"] for entry in after["transactions"]] == ["CompleteCommit", "CompleteAbort"]
 
 
-def test_neighbours_are_not_touched(stuck: Stuck, run: Run) -> None:
-    """A prefix that begins with ours is another one, and seen only with --all."""
-    ours, theirs = stuck.open(0), stuck.open(0, f"{stuck.prefix}.dk-{HOST}-0")
-    stuck.write_log("owned")
-    assert verdicts(run("list")[1]) == {ours: "not-decided"}
-    everything = verdicts(run("list", "--all")[1])
-    assert everything[theirs] == "other-prefix"
-    assert run("abort", "--all-open", "--execute")[0] == 0
-    assert stuck.described(theirs).state == "Ongoing"
-    assert stuck.described(ours).state in {"PrepareAbort", "CompleteAbort"}
-
-
 def test_without_a_commit_log(stuck: Stuck, run: Run) -> None:
     """It is shown as missing, is not created, and nothing is ended without --force."""
     name = stuck.open(0)
@@ -155,21 +143,6 @@ def test_without_a_commit_log(stuck: Stuck, run: Run) -> None:
     assert committed(stuck.broker, stuck.prefix) == []
     topics = AdminClient({"bootstrap.servers": stuck.broker.bootstrap_servers}).list_topics(timeout=20).topics
     assert commit_log_topic(stuck.prefix) not in topics
-
-
-def test_a_topic_that_is_no_commit_log(stuck: Stuck, run: Run) -> None:
-    """Its records count for nothing, so that nothing is known."""
-    name = stuck.open(0)
-    assert verdicts(run("list", "--commit-log", stuck.prefix)[1]) == {name: "not-known"}
-
-
-def test_what_timed_out_is_lost(stuck: Stuck, run: Run) -> None:
-    """The list shows what is decided and gone, and a commit of it is a failure."""
-    name = stuck.open(0)
-    stuck.write_log("decided", name)
-    stuck.abort(name)
-    assert verdicts(run("list")[1]) == {name: "decided-and-lost"}
-    assert run("commit", "--decided", "--execute")[0] == 1
 
 
 def test_a_login_from_a_file(
@@ -194,14 +167,3 @@ def test_a_login_from_a_file(
     assert written.err.count("\n") == 1
     assert "authentication failed" in written.err
     assert wrong not in written.out + written.err
-
-
-def test_a_cluster_that_does_not_answer(stuck: Stuck, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line within the time-out."""
-    code = main(
-        ["transactions", "list", "--bootstrap-servers", "127.0.0.1:1", "--prefix", stuck.prefix, "--timeout", "1"]
-    )
-    assert code == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "does not answer" in error

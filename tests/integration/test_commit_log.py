@@ -128,14 +128,6 @@ def test_wrong_settings_are_named(cluster_a: KafkaBroker, topic: Topic, connect:
     )
 
 
-def test_a_topic_with_kafkas_defaults(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """A week is not for ever."""
-    with pytest.raises(
-        ConfigurationError, match=r"has retention\.ms=\d+, so Kafka could delete decisions; set retention\.ms=-1"
-    ):
-        connect(cluster_a, topic(cluster_a))
-
-
 def test_two_partitions(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """They have no order."""
     name = topic(cluster_a, partitions=2, config=SETTINGS)
@@ -178,21 +170,6 @@ def test_what_is_read_is_what_was_appended(cluster_a: KafkaBroker, topic: Topic,
         assert reader.read() == Chain(0, state, {"r": 0})
 
 
-def test_of_two_who_append_at_once_one_counts(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """Both follow the same head; both see who was first."""
-    name = topic()
-    one, two = connect(cluster_a, name), connect(cluster_a, name)
-    for generation in range(1, 6):
-        heads = [log.read() for log in (one, two)]
-        for log, head, who in zip((one, two), heads, "ab", strict=True):
-            log.append(after(head, f"{who}{generation}"))
-        chains = [log.read() for log in (one, two)]
-        assert chains[0] == chains[1]
-        assert chains[0].state.generation == generation
-        assert f"a{generation}" in chains[0].recent
-        assert f"b{generation}" not in chains[0].recent
-
-
 def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
     """Each append that its process saw counting is in the chain, and nothing else is: one for each generation."""
     name = topic()
@@ -226,19 +203,6 @@ def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: 
     assert sorted(generation for _, generation in won) == list(range(1, chain.state.generation + 1))
     assert {who for who, _ in won} == set(chain.recent)
     assert chain.state.generation >= 25
-
-
-def test_a_repeated_append_counts_once(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """At once, and after others have appended."""
-    log = connect(cluster_a, topic())
-    first = after(log.read(), "a")
-    log.append(first)
-    log.append(first)
-    head = log.read()
-    assert (head.offset, head.state.generation) == (0, 1)
-    log.append(after(head, "b"))
-    log.append(first)
-    assert (log.read().offset, log.read().state.generation) == (2, 2)
 
 
 def test_records_from_elsewhere_do_not_count(
@@ -386,20 +350,6 @@ def test_the_log_stays_small_over_ten_thousand_batches(cluster_a: KafkaBroker, t
     for reader in readers:
         reader.append(after(reader.read(), f"more-{reader.read().offset}"))
     assert [reader.read().state.generation for reader in readers] == [10_003] * 3
-
-
-def test_a_few_records_are_not_worth_it(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """They are deleted a hundred batches at a time."""
-    name = topic()
-    log = connect(cluster_a, name)
-    head = batches(cluster_a, name, Chain(), 100)
-    log.read()
-    log.trim()
-    assert bounds(cluster_a, name) == (0, 300)
-    batches(cluster_a, name, head, 1)
-    log.read()
-    log.trim()
-    assert bounds(cluster_a, name) == (302, 303)
 
 
 def test_an_append_that_lost_before_the_log_was_trimmed(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:

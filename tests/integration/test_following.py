@@ -5,24 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from dynamic_kafka.errors import (
-    CheckpointError,
     ClusterUnavailableError,
-    ConfigurationError,
     DataLossError,
     DynamicKafkaError,
-    MetadataServiceError,
 )
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
-from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
-from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
-from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.source.driver import monitor as monitor_module
 from dynamic_kafka.source.settings import SourceSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
@@ -55,18 +48,6 @@ def test_one_stream_over_two_clusters(
     query.assert_once()
     assert query.values() == sorted([f"a{i}" for i in range(100)] + [f"b{i}" for i in range(10)])
     query.close()
-
-
-def test_two_streams_may_share_a_cluster(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
-    """Their topics are united, and a topic that both have is read once."""
-    one, both = topic(cluster_a), topic(cluster_a)
-    write(cluster_a, one, "1")
-    write(cluster_a, both, "2")
-    file.write(s={"a": part(cluster_a, one, both)}, t={"a": part(cluster_a, both)})
-
-    assert sorted(r["value"] for r in read_batch(file.options("s;t"))) == [b"1", b"2"]
-    pattern = {k: v for k, v in file.options().items() if k != "stream-ids"} | {"stream-pattern": "^[st]$"}
-    assert sorted(r["value"] for r in read_batch(pattern)) == [b"1", b"2"]
 
 
 def test_cluster_found_later_is_read_from_earliest_or_its_own_offsets(
@@ -178,29 +159,6 @@ def test_removed_cluster_is_cut_and_resumes_when_it_comes_back(
     query.close()
 
 
-def test_removed_cluster_warns_with_the_count_of_unread_records(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """A cut leaves records behind; the warning says how many."""
-    name = topic(cluster_a, cluster_b)
-    write(cluster_b, name, *"12345")
-    file.write(s={"a": part(cluster_a, name), "b": part(cluster_b, name)})
-    query = Query(file.options(maxOffsetsPerTriggerPerCluster='{"b": 1}'))
-    query.step()
-
-    file.write(s={"a": part(cluster_a, name)})
-    query.enumerator  # noqa: B018  # keeps the process
-    wait_until(
-        lambda: "b" not in {c for s in query.enumerator._view.metadata._watcher.snapshot().streams.values() for c in s},  # type: ignore[union-attr]
-        10,
-        "the watcher to see the change",
-    )
-    query.step()
-
-    assert any("'b'" in text and "4 records are left unread" in text for text in query.events())
-    query.close()
-
-
 def test_drain_on_removal_reads_on_until_quiet(
     cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
 ) -> None:
@@ -250,51 +208,6 @@ def test_available_now_across_changes(
     query.close()
 
 
-def test_a_document_that_fails_validation_is_one_failed_refresh(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """The last good one stays in force while the threshold lasts; the error then names the path to the fault."""
-    name = topic(cluster_a)
-    file.write(s={"a": part(cluster_a, name)})
-    query = Query(file.options(**{"stream-metadata-discovery-failure-threshold": "1000"}))
-    query.run_until_idle()
-    good = file.path.read_text()
-    file.path.write_text(good.replace("topics", "topicz"))
-    wait_until(lambda: query.enumerator.report()["metadata"]["consecutive_failures"] > 0, 10, "the failed refresh")
-    write(cluster_a, name, "still read")
-    query.run_until_rows(1)
-
-    query.options["stream-metadata-discovery-failure-threshold"] = "1"
-    file.path.write_text(good)
-    query.restart()
-    query.step()
-    file.path.write_text(good.replace("topics", "topicz"))
-    with pytest.raises(MetadataServiceError, match=r"clusterMetadataList\[0\]"):
-        query.run_until(lambda: False)
-    query.close()
-
-
-@pytest.mark.slow
-def test_metadata_service_down_at_first_start_and_at_resume(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """A first start fails at once; a resume goes on with the clusters in its document, and follows again later."""
-    name = topic(cluster_a)
-    write(cluster_a, name, "1")
-    query = Query(file.options())
-    with pytest.raises(MetadataServiceError, match=r"streams\.yaml"):
-        query.step()
-    file.write(s={"a": part(cluster_a, name)})
-    query.restart()
-    query.run_until_rows(1)
-    query.close()
-
-    file.path.unlink()
-    write(cluster_a, name, "2")
-    query.run_until_rows(2)
-    query.close()
-
-
 @pytest.mark.slow
 def test_replay_with_the_metadata_service_down(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A logged batch is read again from its text alone."""
@@ -340,29 +253,6 @@ def timed(function: Callable[[], Any]) -> float:
     begin = time.monotonic()
     function()
     return time.monotonic() - begin
-
-
-def test_cluster_unreachable_at_first_start_loses_nothing_of_the_outage(
-    cluster_a: KafkaBroker, mortal: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """`latest` for a cluster that is down at the first start means the time of that start."""
-    name = topic(cluster_a, mortal)
-    write(mortal, name, "long before")
-    mortal.stop()
-    file.write(s={"a": part(cluster_a, name), "b": part(mortal, name)})
-    options = file.options(
-        startingOffsets="latest",
-        **{"cluster-failure-mode": "isolate", "properties.default.api.timeout.ms": "2000"},
-    )
-    query = Query(options)
-    query.step()
-    query.close()
-    mortal.restart()
-    write(mortal, name, "during the outage")
-
-    query.run_until_rows(1, 60)
-    assert query.values() == ["during the outage"]
-    query.close()
 
 
 def test_dead_cluster_ends_the_query_by_default(
@@ -433,22 +323,6 @@ def test_a_changed_password_takes_effect_without_a_restart(
         query.close()
 
 
-def test_the_same_name_on_another_physical_cluster_is_an_error(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """Offsets of one cluster mean nothing on another: Kafka's cluster.id tells."""
-    name = topic(cluster_a, cluster_b)
-    write(cluster_a, name, "1")
-    file.write(s={"a": part(cluster_a, name)})
-    query = Query(file.options())
-    query.run_until_rows(1)
-    file.write(s={"a": part(cluster_b, name)})
-
-    with pytest.raises(CheckpointError, match=r"'a' leads to Kafka cluster\.id"):
-        query.run_until(lambda: False)
-    query.close()
-
-
 def test_two_names_for_one_cluster_are_a_warning(cluster_a: KafkaBroker, topic: Topic, file: MetadataFile) -> None:
     """A topic that both name is read once, and the warning says so."""
     name = topic(cluster_a)
@@ -460,75 +334,6 @@ def test_two_names_for_one_cluster_are_a_warning(cluster_a: KafkaBroker, topic: 
     assert query.values() == ["1"]
     assert any("are one Kafka cluster" in text and name in text for text in query.events())
     query.close()
-
-
-def test_metadata_without_anything_is_believed_after_asking_again(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile
-) -> None:
-    """The query stays alive and idle; what comes back goes on where it stopped."""
-    name = topic(cluster_a)
-    write(cluster_a, name, "1")
-    file.write(s={"a": part(cluster_a, name)})
-    query = Query(file.options())
-    query.run_until_rows(1)
-    file.write()
-    query.run_until(lambda: "retained" in query.document["clusters"]["a"])
-    query.run_until_idle()
-    write(cluster_a, name, "2")
-    file.write(s={"a": part(cluster_a, name)})
-    query.run_until_rows(2)
-    assert query.values() == ["1", "2"]
-    query.close()
-
-
-class _Scripted:
-    """A user's own metadata service."""
-
-    def __init__(self, streams: Mapping[str, KafkaStream]) -> None:
-        self.streams = streams
-
-    def get_all_streams(self) -> Collection[KafkaStream]:
-        return list(self.streams.values())
-
-    def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]:
-        return {s: self.streams[s] for s in stream_ids if s in self.streams}
-
-    def is_cluster_active(self, cluster_id: str) -> bool:
-        return any(cluster_id in stream.clusters for stream in self.streams.values())
-
-    def close(self) -> None:
-        pass
-
-
-def test_per_cluster_starting_and_stopping_offsets(
-    cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic
-) -> None:
-    """A cluster's own initializers win over the global ones, in a service written by the user."""
-    name = topic(cluster_a, cluster_b)
-    for broker in (cluster_a, cluster_b):
-        write(broker, name, *"0123456789")
-    stream = KafkaStream(
-        "s",
-        {
-            "a": ClusterMetadata(
-                frozenset({name}),
-                {"bootstrap.servers": cluster_a.bootstrap_servers},
-                KafkaOffsetsInitializer.offsets({(name, 0): 2}),
-                KafkaOffsetsInitializer.offsets({(name, 0): 4}),
-            ),
-            "b": ClusterMetadata(frozenset({name}), {"bootstrap.servers": cluster_b.bootstrap_servers}),
-        },
-    )
-    objects = SourceObjects(
-        _Scripted({"s": stream}),
-        StreamSetSubscriber(["s"]),
-        KafkaOffsetsInitializer.offsets({(name, 0): 7}),
-        KafkaOffsetsInitializer.latest(),
-    )
-
-    rows = read_batch({}, objects)
-
-    assert sorted((r["cluster"], r["offset"]) for r in rows) == [("a", 2), ("a", 3), ("b", 7), ("b", 8), ("b", 9)]
 
 
 def test_a_wrong_bootstrap_server_is_named(topic: Topic) -> None:
@@ -570,20 +375,3 @@ def test_what_is_known_to_be_unread_is_read_over_an_outage(
     query.run_until_rows(10)
     assert query.values() == list("0123456789")
     query.close()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"subscribe": "no-such-topic"}, "Topic 'no-such-topic' does not exist on the cluster 'kafka'. A batch read"),
-        ({"stream-ids": "s;flihgts"}, "The metadata service does not know the stream 'flihgts'. A query that"),
-    ],
-)
-def test_a_batch_read_finds_all_that_it_names(
-    cluster_a: KafkaBroker, topic: Topic, file: MetadataFile, wrong: dict[str, str], message: str
-) -> None:
-    """A stream waits for what is not there; a batch would be empty without a word."""
-    file.write(s={"a": part(cluster_a, topic(cluster_a))})
-    options = file.options() if "stream-ids" in wrong else {"kafka.bootstrap.servers": cluster_a.bootstrap_servers}
-    with pytest.raises(ConfigurationError, match=message):
-        read_batch({**options, **wrong})

@@ -114,23 +114,6 @@ def test_the_history_comes_first_and_says_what_is_guaranteed(
     query.close()
 
 
-def test_records_that_retention_has_deleted_are_counted_at_the_start(
-    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
-) -> None:
-    """Nothing is read, and no offset is logged."""
-    name = topic(cluster_a)
-    fill(cluster_a, name, 100, partitions=1)
-    archive(tmp_path / "h", [row for row in read_batch(on(cluster_a, name)) if row["offset"] < 30])
-    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
-    for deleted in admin.delete_records([TopicPartition(name, 0, 42)]).values():
-        deleted.result(10)
-    query = Query(on(cluster_a, name, **{"history.path": str(tmp_path / "h")}))
-    with pytest.raises(OffsetResolutionError, match=r"12 records that follow the history .* \(offsets 30 to 41\)"):
-        query.step()
-    assert not query.log
-    query.close()
-
-
 def test_another_cluster_or_topic_of_the_same_name_is_refused(
     cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:
@@ -174,18 +157,6 @@ def test_switching_at_a_time(cluster_a: KafkaBroker, topic: Topic, tmp_path: Pat
     query.run_until_rows(20)
     query.assert_once()
     assert [row["offset"] for row in query.rows[10:]] == list(range(10, 20))
-    query.close()
-
-
-def test_switching_at_offsets_that_are_given(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
-    """The history may have no coordinates that help, or go on elsewhere."""
-    name = topic(cluster_a)
-    fill(cluster_a, name, 20, partitions=1)
-    archive(tmp_path / "h", read_batch(on(cluster_a, name))[:5])
-    switch = {"history.switch": "starting-offsets", "startingOffsets": json.dumps({name: {"0": 12}})}
-    query = Query(on(cluster_a, name, **{"history.path": str(tmp_path / "h"), **switch}))
-    query.run_until_rows(13)
-    assert [row["offset"] for row in query.rows] == [0, 3, 1, 4, 2, *range(12, 20)]
     query.close()
 
 

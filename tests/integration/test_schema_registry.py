@@ -23,7 +23,6 @@ from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
-from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.schemas import schema_text
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.schema_registry import RegisteredSchema, Registry
@@ -147,23 +146,6 @@ def test_a_schema_that_does_not_fit_the_columns_fails_the_query(
         decode(where, messages, schema)
 
 
-def test_a_given_schema_brings_enums_and_defaults(
-    registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
-) -> None:
-    """`avro-confluent.schema` is the reader's schema."""
-    where = settings(registry_server.url)
-    old = record(("kind", {"type": "enum", "name": "K", "symbols": ["A", "B", "Z"]}))
-    given = record(
-        ("kind", {"type": "enum", "name": "K", "symbols": ["B", "OTHER"], "default": "OTHER"}),
-        ("country", "string", "DE"),
-    )
-    schema_id = schema_registry.client(where).register(subject, "AVRO", old)
-    schema = columns(("kind", spark.StringType(), False), ("country", spark.StringType(), False))
-    AVRO_CONFLUENT.check(schema, {f"{NAME}.url": registry_server.url, f"{NAME}.schema": given})
-    found = decode(where, [message(schema_id, old, {"kind": kind}) for kind in ("A", "B")], schema, given)
-    assert found == [("OTHER", "DE"), ("B", "DE")]
-
-
 def test_times_and_decimals_of_other_writers_are_converted(
     registry_server: SchemaRegistry, settings: Callable[..., RegistrySettings], subject: str
 ) -> None:
@@ -216,31 +198,6 @@ def test_nothing_is_registered_for_null_rows_alone(
     assert avro_confluent.batch_encoder(where, subject, text, schema)(rows).messages.to_pylist() == [None] * 3
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{registry_server.url}/subjects/{subject}/versions")
-
-
-def test_a_schema_that_cannot_be_used_is_an_error_of_its_messages(
-    proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str
-) -> None:
-    """One that is unknown, which is asked for once for a batch, or not Avro. One that does not fit is one of the query."""
-    where = settings(proxy.url)
-    client = schema_registry.client(where)
-    text = record(("id", "int"), ("more", "string"))
-    fitting = client.register(subject, "AVRO", text)
-    unfit = client.register(f"{subject}-unfit", "AVRO", record(("id", "string")))
-    other = client.register(f"{subject}-other", "PROTOBUF", 'syntax = "proto3"; message M { int64 id = 1; }')
-    schema = columns(("id", spark.LongType(), False), ("name", spark.StringType()))
-    unknown = 10**6
-    sent = (fitting, unknown, other, unknown)
-    messages: list[bytes | None] = [message(number, text, {"id": 1, "more": "x"}) for number in sent]
-    for _ in range(2):
-        proxy.requests.clear()
-        found = decode(where, messages, schema)
-        assert found[0] == (1, None)
-        assert found[1] == found[3] != found[2]
-        assert "not an Avro schema, but PROTOBUF" in found[2]
-        assert len([request for request in proxy.requests if f"/ids/{unknown}" in request]) <= 1
-    with pytest.raises(ConfigurationError, match="id is written as string and is long here"):
-        decode(where, [message(unfit, record(("id", "string")), {"id": "x"})], schema)
 
 
 def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., RegistrySettings], subject: str) -> None:

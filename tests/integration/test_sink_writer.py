@@ -168,16 +168,6 @@ def test_two_clusters_and_several_topics_in_one_batch(
     assert pickle.loads(pickle.dumps(report)) == report
 
 
-def test_keys_land_where_java_puts_them(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
-    """By murmur2, as Java's producer: `Utils.toPositive(Utils.murmur2(key)) % 10`."""
-    name = topic(cluster_a, partitions=10)
-    # Kafka's UtilsTest.testMurmur2
-    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
-    run(one_cluster(cluster_a.bootstrap_servers, name), rows(key=list(hashes), value=list(hashes)))
-    for key, hashed in hashes.items():
-        assert key in values(cluster_a.bootstrap_servers, name, (hashed & 0x7FFFFFFF) % 10)
-
-
 @pytest.mark.parametrize(
     ("partitioner", "expected"),
     [
@@ -196,21 +186,6 @@ def test_partitioners(
     task = one_cluster(cluster_a.bootstrap_servers, name, partitioner=partitioner)
     run(task, rows(value=[b"%d" % i for i in range(5)]), task_number=4)
     assert {partition: values(cluster_a.bootstrap_servers, name, partition) for partition in range(3)} == expected
-
-
-def test_a_full_queue_is_waited_for(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
-    """A queue of 500 records, or of 64 KiB, filled again and again: every record once, in order, also with headers."""
-    n = 20_000
-    numbers = [b"%d" % i for i in range(n)]
-    for limit in ({"queue.buffering.max.messages": "500"}, {"buffer.memory": "65536"}):
-        name = topic(cluster_a)
-        task = one_cluster(cluster_a.bootstrap_servers, name, limit)
-        headers = [[{"key": "n", "value": number}] for number in numbers]
-        report = run(task, rows(value=numbers, headers=headers), rows(value=numbers))
-        found = stored(cluster_a.bootstrap_servers, name)
-        assert [m.value() for m in found] == numbers + numbers
-        assert [m.headers() for m in found] == [[("n", number)] for number in numbers] + [None] * n
-        assert report.total == Volume(2 * n, 2 * sum(map(len, numbers)))
 
 
 def test_a_topic_that_grows(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
@@ -390,20 +365,6 @@ def test_an_error_ends_the_writing(cluster_a: KafkaBroker, topic: Callable[..., 
 
 
 # --- the pool, and writing without waiting ------------------------------------------------------------------------------
-
-
-def test_producers_are_used_again(topic: Callable[..., str]) -> None:
-    """One for each cluster and properties; another property makes another one."""
-    with MockCluster() as cluster:
-        made: set[int] = set()
-        for linger_ms in ("0", "0", "1", "0"):
-            task = one_cluster(cluster.bootstrap_servers, "t", CREATE | {"linger.ms": linger_ms})
-            with PooledProducers(task) as producers:
-                producer = producers.producer("east")
-                assert producer is producers.producer("east")
-                flush(write(iter([rows(value=[b"v"])]), task, producers, task_number=0))
-            made.add(id(producer))
-        assert len(made) == len(pooling._pool) == 2
 
 
 def test_the_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,26 +182,6 @@ def test_settings_of_brokers(client: TransactionClient) -> None:
     assert client.broker_settings() == BrokerSettings(900_000, verifies_partitions=True)
 
 
-def test_a_restart_between_calls_goes_unnoticed(mortal: KafkaBroker, connect: Connect) -> None:
-    """Connections of before are dead; the next call makes new ones. What was open stays open, in the broker's log."""
-    mortal.create_topic("restart")
-    leave_open(mortal, "restart", "restart")
-    client = connect(mortal.client_properties())
-    found = described(client, "restart")
-    mortal.restart()
-    assert client.end("restart", found.producer_id, found.producer_epoch, commit=True) in FINISHED
-    mortal.restart()
-
-    def is_done() -> bool:
-        # The broker may have been stopped between the decision and its end, and goes on with that.
-        return client.end("restart", found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
-
-    wait_until(is_done, 20, "the end of the transaction")
-    assert committed(mortal, "restart") == ["restart"]
-    client.close()
-    assert client.list_open() == []
-
-
 def test_a_broker_that_does_not_answer(mortal: KafkaBroker, connect: Connect) -> None:
     """Silent or gone: an error within the time-out, and as soon as it is back the client works again."""
     client = connect(mortal.client_properties(), timeout_ms=1500)

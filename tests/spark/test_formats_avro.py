@@ -176,29 +176,6 @@ def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSes
         frame.select(AVRO.encode(F.col("r"), schema, {})).collect()
 
 
-def test_a_timestamp_keeps_its_microseconds_or_fails(spark: SparkSession) -> None:
-    """Only `TIMESTAMP(3)` of a SQL table, which the metadata says, gives them up; else the error says what to set."""
-    frame = spark.sql("SELECT struct(timestamp_micros(1700000000123456) ts) r")
-    micros = struct("ts TIMESTAMP")
-    millis = StructType([StructField("ts", micros["ts"].dataType, metadata={"precision": 3})])
-    within = StructType([StructField("a", ArrayType(millis))])
-
-    def back(schema: StructType, **options: Any) -> Any:
-        named = {f"avro.{name}": value for name, value in options.items()}
-        decoded = decode(AVRO, AVRO.encode(F.col("r"), schema, named), schema, named)
-        return frame.select(F.unix_micros(decoded["ts"])).collect()[0][0]
-
-    with pytest.raises(
-        PythonException, match="A row's column 'ts' has more digits than timestamp-millis in its schema"
-    ):
-        back(micros)
-    assert back(micros, **{"timestamp_mapping.legacy": False}) == 1700000000123456
-    assert back(millis) == 1700000000123000
-    message = frame.select(AVRO.encode(F.struct(F.array("r").alias("a")), within, {}).alias("v"))
-    decoded = message.select(F.unix_micros(decode(AVRO, F.col("v"), within, {})["a"][0]["ts"]))
-    assert decoded.collect()[0][0] == 1700000000123000
-
-
 def test_it_is_found_by_its_name_and_its_options_are_flinks() -> None:
     """`avro.codec` is for files: known, and without effect."""
     assert format_named("avro") is AVRO

@@ -1,4 +1,7 @@
-"""The format `csv` in Spark, held against recorded answers of Flink's."""
+"""The format `csv` in Spark, held against recorded answers of Flink's.
+
+What is read of hundreds of other lines is in `tests/unit/formats/test_formats_against_flink.py`.
+"""
 
 from __future__ import annotations
 
@@ -45,100 +48,16 @@ READ_CSV: list[Read] = [
         {
             None: NO_ROW,
             "a,1,true": "{a, 1, true}",
-            "a,1,true\n": "{a, 1, true}",
-            "a,1,true\r\n": "{a, 1, true}",
-            "a,1,true,": "{a, 1, true}",
-            " a , 1 , TRUE ": "{ a , 1, true}",
-            '"a,b","1","true"': "{a,b, 1, true}",
-            '"a""b" ,1,x': '{a"b, 1, false}',
             '"a""b\0c",1,x': '{a"b\0c, 1, false}',
-            '"a\nb",1,': "{a\nb, 1, false}",
-            '"""a""",1,true': '{"a", 1, true}',
-            '"",1,true': "{, 1, true}",
-            ",1,true": "{, 1, true}",
-            'a"b, 1,true': '{a"b, 1, true}',
-            ' "a",1,true': '{ "a", 1, true}',
-            b"\xef\xbb\xbfa,1,true": "{a, 1, true}",
-            "#a,1,true": "{#a, 1, true}",
-            r"a\,1,true": r"{a\, 1, true}",
             "a,1": NOT_THREE,
-            "a,1,true,x": NOT_THREE,
-            "a,1,true,,": NOT_THREE,
             "": NO_LINE,
-            "\na,1,true": NO_LINE,
-            "a\rb,1,true": NO_LINE,
-            '"a,1,true': NO_LINE,
-            '"a"x,1,true': NO_LINE,
-            '""a,1,true': NO_LINE,
-            'a,1,"true': NO_LINE,
-            b"\xff,1,true": NO_LINE,
-            "a,,true": misfit("i"),
             "a,x,true": misfit("i"),
-            "a,1.0,true": misfit("i"),
-            "a,99999999999,true": misfit("i"),
-        },
-    ),
-    (
-        THREE,
-        {"ignore-parse-errors": "true"},
-        {
-            "a,1": "{a, 1, null}",
-            "a": "{a, null, null}",
-            "a,x,true": "{a, null, true}",
-            "a,,": "{a, null, false}",
-            ",,": "{, null, false}",
-            "a,1,true,x": NO_ROW,
-            '"a,1,true': NO_ROW,
-            "": NO_ROW,
-            None: NO_ROW,
-        },
-    ),
-    (
-        THREE,
-        {"null-literal": "n/a"},
-        {"n/a,n/a,n/a": "{null, null, null}", '"n/a",1,true': "{null, 1, true}", ",1,true": "{, 1, true}"},
-    ),
-    (
-        THREE,
-        {"field-delimiter": r"\t"},
-        {"a\t1\ttrue": "{a, 1, true}", "a,b\t1\ttrue": "{a,b, 1, true}", "a,1,true": NOT_THREE},
-    ),
-    (
-        THREE,
-        {"quote-character": "'", "field-delimiter": "|"},
-        {"'a|b'|1|true": "{a|b, 1, true}", '"a"|1|true': '{"a", 1, true}'},
-    ),
-    (THREE, {"disable-quote-character": "true"}, {'"a",1,true': '{"a", 1, true}', '"a,1,true': '{"a, 1, true}'}),
-    (
-        THREE,
-        {"allow-comments": "true"},
-        {
-            "# x\na,1,true": "{a, 1, true}",
-            "# x\r\n#y\n\n a,1,true": "{a, 1, true}",
-            "a#b,1,true": "{a#b, 1, true}",
-            "# x": NO_LINE,
-        },
-    ),
-    (
-        THREE,
-        {"escape-character": "\\"},
-        {
-            r"a\,b,1,true": "{a,b, 1, true}",
-            r'"a\"b",1,true': '{a"b, 1, true}',
-            r'"a""b\\",1,true': '{a"b\\, 1, true}',
-            r"\x\n\t,1,true": "{x\n\t, 1, true}",
-            r"\"a,1,true": '{"a, 1, true}',
-            r'"a\",1,true': NO_LINE,
         },
     ),
     (
         "n TINYINT, m SMALLINT, l BIGINT, f FLOAT, d DOUBLE, e DECIMAL(10,2)",
         {},
-        {
-            "1,2,3,4.5,5.5,6.555": "{1, 2, 3, 4.5, 5.5, 6.56}",
-            " -1 , 2 , 3 ,NaN,Infinity,1e2": "{-1, 2, 3, NaN, Infinity, 100.00}",
-            "128,2,3,x,5,y": misfit("n, f, e"),
-        },
+        {"1,2,3,4.5,5.5,6.555": "{1, 2, 3, 4.5, 5.5, 6.56}", "128,2,3,x,5,y": misfit("n, f, e")},
     ),
     (
         "d DATE, t TIMESTAMP_NTZ, l TIMESTAMP, u TIME(3)",
@@ -147,32 +66,18 @@ READ_CSV: list[Read] = [
             "2020-1-2,2020-01-02 03:04:05.123,2020-01-02 03:04:05Z,03:04:05.12": (
                 "{2020-01-02, 2020-01-02 03:04:05.123, 2020-01-02 03:04:05, 03:04:05.12}"
             ),
-            "2020-01-02, 2020-01-02 03:04:05 ,2020-01-02 03:04:05.1Z,03:04": (
-                "{2020-01-02, 2020-01-02 03:04:05, 2020-01-02 03:04:05.1, 03:04:00}"
-            ),
             "x,2020-01-02T03:04:05,2020-01-02 03:04:05,3:4:5": misfit("d, t, l, u"),
         },
     ),
     (
         "a ARRAY<INT>, r STRUCT<x: INT, y: STRING>, x BINARY",
         {},
-        {
-            "1;2; 3,1;a,YWJj": "{[1, 2, 3], {1, a}, abc}",
-            '"1;2","1;a",YWJj': "{[1, 2], {1, a}, abc}",
-            ",,YWJj": "{[], null, abc}",
-            "1,1;a;b,YWJj": "{[1], {1, a}, abc}",
-            "1;;3,1,###": misfit("a, r, x"),
-            "x,q;a,YWJj": misfit("a, r"),
-        },
+        {"1;2; 3,1;a,YWJj": "{[1, 2, 3], {1, a}, abc}", "1;;3,1,###": misfit("a, r, x")},
     ),
     (
         "a ARRAY<STRING>, r STRUCT<x: INT, y: STRING>",
         {"null-literal": "n/a", "array-element-delimiter": "|", "ignore-parse-errors": "true"},
-        {
-            "a||n/a,1|n/a": "{[a, , null], {1, null}}",
-            "n/a,q": "{null, {null, null}}",
-            "a; b ,1": "{[a; b ], {1, null}}",
-        },
+        {"a||n/a,1|n/a": "{[a, , null], {1, null}}", "a; b ,q": "{[a; b ], {null, null}}"},
     ),
 ]
 READ_CSV = possible(READ_CSV)
@@ -186,7 +91,7 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
 
 @pytest.mark.parametrize("n", range(len(READ_CSV)), ids=[f"{ddl} {options}" for ddl, options, _ in READ_CSV])
 def test_csv_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
-    """Whatever a line holds."""
+    """Columns of all types, and what is said of lines that are no rows."""
     assert all_read[n] == READ_CSV[n][2]
 
 

@@ -1,4 +1,7 @@
-"""The format `json` in Spark, held against recorded answers of Flink's."""
+"""The format `json` in Spark, held against recorded answers of Flink's.
+
+What is read of hundreds of other messages is in `tests/unit/formats/test_formats_against_flink.py`.
+"""
 
 from __future__ import annotations
 
@@ -48,98 +51,19 @@ READ_JSON: list[Read] = [
             None: NO_ROW,
             "": NO_ROW,
             '{"a":1}': "{1}",
-            ' {"a" : 1} ': "{1}",
-            '{"a":null}': "{null}",
-            "{}": "{null}",
-            '{"A":1}': "{null}",
-            '{"b":[1,{"a":2}],"a":1}': "{1}",
-            '{"a":"1"}': "{1}",
-            '{"a":" 1 "}': "{1}",
-            '{"a":"+1"}': "{1}",
-            '{"a":1.0}': "{1}",
-            '{"a":1.7}': "{1}",
-            '{"a":-1.7}': "{-1}",
-            '{"a":1e3}': "{1000}",
-            '{"a":1} trailing': "{1}",
-            '{"a":1}{"a":2}': "{1}",
             '{"a":"x"}': misfit("a"),
-            '{"a":""}': misfit("a"),
-            '{"a":true}': misfit("a"),
-            '{"a":99999999999}': misfit("a"),
-            '{"a":{"b":1}}': misfit("a"),
-            "  ": NO_OBJECT,
-            "null": NO_OBJECT,
             " null": NO_OBJECT,
-            "1": NO_OBJECT,
-            '"s"': NO_OBJECT,
             '{"a":1': NO_OBJECT,
-            '{"a":01}': NO_OBJECT,
-            '{"a":NaN}': NO_OBJECT,
-            "{'a':1}": NO_OBJECT,
-            "{a:1}": NO_OBJECT,
-            '/*c*/{"a":1}': NO_OBJECT,
-            b"\0": NO_OBJECT,
         },
     ),
     (
-        "b BOOLEAN",
+        "b BOOLEAN, n TINYINT, m SMALLINT, l BIGINT, d DOUBLE, f FLOAT, e DECIMAL(10,2), s STRING, x BINARY, y DATE",
         {},
         {
-            '{"b":true}': "{true}",
-            '{"b":"TRUE "}': "{true}",
-            '{"b":1}': "{false}",
-            '{"b":"x"}': "{false}",
-            '{"b":""}': "{false}",
-        },
-    ),
-    (
-        "n TINYINT, m SMALLINT, l BIGINT",
-        {},
-        {
-            '{"n":-128,"m":"7","l":9223372036854775807}': "{-128, 7, 9223372036854775807}",
-            '{"l":"-9223372036854775808"}': "{null, null, -9223372036854775808}",
-            '{"n":128}': misfit("n"),
-            '{"n":-129}': misfit("n"),
+            '{"b":true,"n":-128,"m":"7","l":1,"d":1.5,"f":" 2 ","e":1.235,"s":"ä\\u00e4\\t","x":"YWJj","y":"2020-01-02"}': (
+                "{true, -128, 7, 1, 1.5, 2.0, 1.24, ää\t, abc, 2020-01-02}"
+            ),
             '{"n":1,"m":40000,"l":1e19}': misfit("m, l"),
-        },
-    ),
-    (
-        "d DOUBLE, f FLOAT",
-        {},
-        {
-            '{"d":1,"f":0.1}': "{1.0, 0.1}",
-            '{"d":"1.5","f":" 2 "}': "{1.5, 2.0}",
-            '{"d":"NaN","f":"-Infinity"}': "{NaN, -Infinity}",
-            '{"d":1e400,"f":"1e50"}': "{Infinity, Infinity}",
-            '{"d":true}': misfit("d"),
-        },
-    ),
-    (
-        "d DECIMAL(10,2), s STRING",
-        {},
-        {
-            '{"d":1.235}': "{1.24, null}",
-            '{"d":"-1.235"}': "{-1.24, null}",
-            '{"d":1e3,"s":"ä\\u00e4\\t"}': "{1000.00, ää\t}",
-            '{"s":"a\tb\nc"}': "{null, a\tb\nc}",
-            '{"s":true}': "{null, true}",
-            '{"s":12345678901234567890}': "{null, 12345678901234567890}",
-            '{"s":{"x": 1, "y":[null, "z"]}}': '{null, {"x":1,"y":[null,"z"]}}',
-            '{"d":"x"}': misfit("d"),
-            '{"s":"\\x"}': NO_OBJECT,
-        },
-    ),
-    (
-        "x BINARY, d DATE",
-        {},
-        {
-            '{"x":"YWJj"}': "{abc, null}",
-            '{"x":"YWJj\\n","d":"2020-01-02"}': "{abc, 2020-01-02}",
-            '{"x":"###"}': misfit("x"),
-            '{"x":1}': misfit("x"),
-            '{"x":"YW"}': misfit("x"),
-            '{"d":18000}': misfit("d"),
-            '{"d":"2020-02-30"}': misfit("d"),
         },
     ),
     (  # values inside of other columns
@@ -161,39 +85,9 @@ READ_JSON: list[Read] = [
         "t TIMESTAMP_NTZ, l TIMESTAMP, u TIME(3)",
         {},
         {
-            '{"t":"2020-01-02 03:04:05"}': "{2020-01-02 03:04:05, null, null}",
-            '{"l":"2020-01-02 03:04:05.12Z"}': "{null, 2020-01-02 03:04:05.12, null}",
             '{"t":"2020-01-02 03:04:05.123456789"}': "{2020-01-02 03:04:05.123456, null, null}",
-            '{"u":"03:04:05.123"}': "{null, null, 03:04:05.123}",
-            '{"t":1}': misfit("t"),
-            '{"t":"2020-01-02 03:04:05Z"}': misfit("t"),
+            '{"l":"2020-01-02 03:04:05.12Z","u":"03:04:05.123"}': "{null, 2020-01-02 03:04:05.12, 03:04:05.123}",
             '{"l":1577934245000,"u":1}': misfit("l, u"),
-        },
-    ),
-    (
-        "a ARRAY<INT>, m MAP<STRING,INT>, r STRUCT<x: INT, y: DATE>",
-        {},
-        {
-            '{"a":[1,null,"2"],"m":{"k":"3","n":null},"r":{"x":"4"}}': "{[1, null, 2], {k -> 3, n -> null}, {4, null}}",
-            '{"a":[],"m":{},"r":{}}': "{[], {}, {null, null}}",
-            '{"a":[1,"x"]}': misfit("a"),
-            '{"a":1}': misfit("a"),
-            '{"m":{"k":"x"}}': misfit("m"),
-            '{"m":[]}': misfit("m"),
-            '{"r":{"x":"q","y":"2020-01-02"}}': misfit("r.x"),
-            '{"r":[1]}': misfit("r"),
-            '{"r":[{"x":1}]}': misfit("r"),
-        },
-    ),
-    (  # as Canal writes rows: everything in quotes
-        "data ARRAY<STRUCT<id: INT, w: DOUBLE, d: DECIMAL(10,2), t: TIMESTAMP_NTZ, b: BOOLEAN>>",
-        {},
-        {
-            '{"data":[{"id":"1","w":"3.14","d":"12.5","t":"2020-01-02 03:04:05","b":"true"},null]}': (
-                "{[{1, 3.14, 12.50, 2020-01-02 03:04:05, true}, null]}"
-            ),
-            '{"data":[{"id":"x"}]}': misfit("data.id"),
-            '{"data":[{"id":1,"d":"x"}]}': misfit("data.d"),
         },
     ),
     (
@@ -204,20 +98,6 @@ READ_JSON: list[Read] = [
             '{"i":"1500","y":"14"}': "{INTERVAL '0 00:00:01.5' DAY TO SECOND, INTERVAL '1-2' YEAR TO MONTH}",
             '{"y":99999999999}': misfit("y"),
             '{"i":"x"}': misfit("i"),
-        },
-    ),
-    (
-        "a INT, b DATE, c ARRAY<INT>, r STRUCT<x: INT, y: STRING>",
-        {"ignore-parse-errors": "true"},
-        {
-            '{"a":"x","b":"2020-01-02"}': "{null, 2020-01-02, null, null}",
-            '{"a":1,"b":"x"}': "{1, null, null, null}",
-            '{"c":[1,"x"],"r":{"x":"q","y":"ok"}}': "{null, null, [1, null], {null, ok}}",
-            '{"c":1,"r":1,"a":2}': "{2, null, null, null}",
-            '{"a":1': NO_ROW,
-            "  ": NO_ROW,
-            "null": NO_ROW,
-            "1": NO_ROW,
         },
     ),
     (
@@ -248,7 +128,7 @@ def _all_read(spark: SparkSession) -> list[dict[Message, str | None]]:
 
 @pytest.mark.parametrize("n", range(len(READ_JSON)), ids=[ddl for ddl, _, _ in READ_JSON])
 def test_json_is_read_as_flink_does(all_read: list[dict[Message, str | None]], n: int) -> None:
-    """Whatever a field holds, and whatever the message is."""
+    """Columns of all types, and what is said of messages that are no rows."""
     assert all_read[n] == READ_JSON[n][2]
 
 
@@ -262,22 +142,6 @@ def test_json_is_read_in_the_same_way_in_every_session(spark: SparkSession, conf
         instant = decode(JSON, F.col("value"), *checked(JSON, "l TIMESTAMP", {}))["l"]
         (row,) = frame(spark, ['{"l":"2020-11-01 05:30:00.000001Z"}']).select(F.unix_micros(instant)).collect()
         assert row[0] == 1604208600000001
-
-
-def test_json_is_read_as_it_stands(spark: SparkSession) -> None:
-    """Numbers in texts and times: nothing is guessed."""
-    ddl = "a INT, s STRING, d DECIMAL(4,1), t TIMESTAMP_NTZ, l TIMESTAMP, y DATE"
-    cases: dict[Message, str | None] = {
-        b'\xef\xbb\xbf{"a":1}': "{1, null, null, null, null, null}",
-        '{"s":1.10}': "{null, 1.10, null, null, null, null}",
-        '{"a":"1.0"}': misfit("a"),
-        '{"t":"2020-01-02T03:04"}': "{null, null, null, 2020-01-02 03:04:00, null, null}",
-        '{"t":"2020-01-02 03:04","y":"2020-1-2"}': misfit("t, y"),
-        '{"l":"2020-01-02T03:04:05+01:00"}': misfit("l"),
-        '{"l":"2020-01-02 03:04:05"}': misfit("l"),
-        '{"l":1577934245}': misfit("l"),
-    }
-    assert dict(zip(cases, decoded(spark, JSON, ddl, list(cases)), strict=True)) == cases
 
 
 def test_where_json_is_read_otherwise_than_by_flink(spark: SparkSession) -> None:

@@ -312,30 +312,6 @@ def test_changes_of_debezium_are_rows(spark: SparkSession, registry: Registry) -
     assert changes.columns(options)[0].simpleString() == "struct<id:bigint,name:string>"
 
 
-@pytest.mark.slow
-def test_schemas_with_references_are_put_together(registry: Registry, read: Read) -> None:
-    """Texts and base64 in any mixture; well-known imports need none."""
-    money = 'syntax="proto3"; package shop; message Money { int64 cents = 1; }'
-    price = (
-        'syntax="proto3"; package shop; import "shop/money.proto"; import "google/protobuf/timestamp.proto"; '
-        "message Price { Money money = 1; google.protobuf.Timestamp at = 2; }"
-    )
-    bill = 'syntax="proto3"; package shop; import "shop/price.proto"; message Bill { Price price = 1; }'
-    expected = {"price": {"money": {"cents": 5}}, ERROR: None}
-    for price_made, bill_made in itertools.product((str, in_base64), (str, in_base64)):
-        subjects = [f"referenced-{next(_numbers)}" for _ in range(2)]
-        registry.register(money, subjects[0])
-        to_money = {"name": "shop/money.proto", "subject": subjects[0], "version": 1}
-        imports = {"shop/money.proto": money}
-        text = price if price_made is str else in_base64(price, imports)
-        registry.register(text, subjects[1], references=[to_money])
-        to_price = {"name": "shop/price.proto", "subject": subjects[1], "version": 1}
-        text = bill if bill_made is str else in_base64(bill, {**imports, "shop/price.proto": price})
-        schema_id = registry.register(text, references=[to_price])
-        message = framed(schema_id, b"\x0a\x04\x0a\x02\x08\x05")
-        assert read("price struct<money: struct<cents: bigint>>", message) == [expected]
-
-
 def test_several_schemas_in_one_batch(registry: Registry, read: Read) -> None:
     """Each message is read with its own; what a writer does not know is null, what the table does not know is dropped."""
     first = registry.register('syntax="proto3"; message A { int64 id = 1; string old = 2; }')

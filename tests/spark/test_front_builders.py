@@ -80,19 +80,6 @@ def test_dynamic_source_with_a_service_object(
     assert sorted(tuple(r) for r in source.read(spark).collect()) == [("a", 3), ("b", 3)]
 
 
-@pytest.mark.slow
-def test_single_cluster_service_equals_the_static_source(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
-) -> None:
-    """Stream id is topic; a stream pattern finds it too."""
-    name = topic(cluster_a)
-    produce(cluster_a.bootstrap_servers, name, [(None, "1"), (None, "2")])
-    service = SingleClusterTopicMetadataService("cluster-a", {"bootstrap.servers": cluster_a.bootstrap_servers})
-    source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_pattern(f"^{name}$").build()
-    rows = source.read(spark).collect()
-    assert [(r["cluster"], r["topic"]) for r in rows] == [("cluster-a", name)] * 2
-
-
 class _SecondRecord(KafkaOffsetsInitializer):
     """A user's own initializer."""
 

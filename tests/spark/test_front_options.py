@@ -55,29 +55,10 @@ def test_the_format_is_found_without_registering(spark: SparkSession, cluster_a:
     assert fresh.read.format("dynamic-kafka").options(**options).load().count() == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"subscribe": "t"}, "bootstrap.servers"),
-        ({"kafka.bootstrap.servers": "b:1"}, "What to read is missing"),
-        (
-            {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "startingOffset": "earliest"},
-            "did you mean 'startingOffsets'",
-        ),
-        (
-            {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "topic": "u"},
-            "'(subscribe|topic)' and '(subscribe|topic)' are in conflict",
-        ),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "failOnDataLoss": "maybe"}, "expected true or false"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.auto.offset.reset": "latest"}, "startingOffsets"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.fetch.max.byte": "1"}, "fetch.max.bytes"),
-        ({"stream-ids": "s"}, "'metadata-service' is missing"),
-        ({"stream-ids": "s", "metadata-service": "flie", "metadata-service.path": "x"}, "did you mean 'file'"),
-    ],
-)
-def test_wrong_options_are_errors_at_load(spark: SparkSession, options: dict[str, str], message: str) -> None:
-    """Before anything is read; the message names the option, the value and what would be right."""
-    with pytest.raises(Exception, match=message):
+def test_wrong_options_are_errors_at_load(spark: SparkSession) -> None:
+    """Before anything is read; tests/unit has all of them."""
+    options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "startingOffset": "earliest"}
+    with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
         spark.readStream.format("dynamic-kafka").options(**options).load()
 
 

@@ -26,7 +26,7 @@ from tests.spark.sinks import (
     values,
     write,
 )
-from tests.spark.tables import MURMUR2, Topic, records
+from tests.spark.tables import Topic, records
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -68,20 +68,6 @@ def test_a_stream(
     assert wait_until(lambda: values(cluster_a, name) == ["a", "b", "c", "d"], 20, "all rows")
 
 
-@pytest.mark.slow
-def test_strings_bytes_and_tombstones(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """Text is UTF-8, null is null, and empty is not null."""
-    name = topic(cluster_a)
-    data = [(1, "ä", b"\xff\0"), (2, "k", None), (3, None, b"v"), (4, "", b""), (5, None, None)]
-    rows = spark.createDataFrame(data, "n int, text string, bytes binary").repartition(1).sortWithinPartitions("n")
-    write(rows.selectExpr("text AS key", "bytes AS value"), to(cluster_a, name))
-    write(rows.selectExpr("bytes AS key", "text AS value"), to(cluster_a, name))
-    write(rows.selectExpr("text AS key", "cast(NULL AS BINARY) AS value"), to(cluster_a, name))
-    encoded = [(None if text is None else text.encode(), given) for _, text, given in data]
-    expected = [*encoded, *[(given, text) for text, given in encoded], *[(text, None) for text, _ in encoded]]
-    assert [(got.key, got.value) for got in records(cluster_a, name)] == expected
-
-
 def test_headers_timestamps_and_partitions(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
     """Each column lands where it belongs; without a timestamp it is the time of writing."""
     name = topic(cluster_a, partitions=3, config={"retention.ms": "-1"})
@@ -101,20 +87,6 @@ def test_headers_timestamps_and_partitions(spark: SparkSession, cluster_a: Kafka
     assert a.timestamp == int(at.timestamp() * 1000)
     assert c.timestamp - a.timestamp == 24 * 3600 * 1000
     assert before.timestamp() * 1000 - 1 <= b.timestamp <= datetime.now(UTC).timestamp() * 1000
-
-
-@pytest.mark.slow
-def test_the_topic_of_each_row(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """The column says it, among those that the option allows; a single topic in the option wins."""
-    one, two = topic(cluster_a), topic(cluster_a)
-    rows = spark.createDataFrame([(one, "1"), (two, "2")], "topic string, value string")
-    write(rows, to(cluster_a))
-    assert (values(cluster_a, one), values(cluster_a, two)) == (["1"], ["2"])
-    write(rows, to(cluster_a, f"{one};{two}"))
-    write(rows, to(cluster_a, topic_pattern=f"({one}|{two})"))
-    assert (values(cluster_a, one), values(cluster_a, two)) == (["1"] * 3, ["2"] * 3)
-    write(rows, to(cluster_a, two))
-    assert (values(cluster_a, one), values(cluster_a, two)) == (["1"] * 3, ["1", *["2"] * 4])
 
 
 # --- errors -------------------------------------------------------------------------------------------------------------
@@ -137,14 +109,6 @@ def test_rows_that_cannot_be_written(spark: SparkSession, cluster_a: KafkaBroker
     rows = spark.sql("SELECT 'v' AS value, 2 AS partition")
     message = fault(lambda: write(rows, to(cluster_a, name)))
     assert message.startswith(f"A row's column 'partition' is 2; the topic '{name}' has the partitions 0 to 1")
-
-
-@pytest.mark.slow
-def test_a_topic_that_does_not_exist(spark: SparkSession, cluster_a: KafkaBroker) -> None:
-    """It is named."""
-    rows = spark.sql("SELECT 'v' AS value, 'no-such-topic' AS topic")
-    message = fault(lambda: write(rows, to(cluster_a)))
-    assert re.match("Cluster 'kafka', topic 'no-such-topic': the topic (or partition )?does not exist", message)
 
 
 @pytest.mark.slow
@@ -204,31 +168,6 @@ def test_a_batch_write_does_not_overwrite(spark: SparkSession, cluster_a: KafkaB
 
 
 # --- partitioners -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("column", ["key", "encode(key, 'UTF-8')"])
-def test_keys_land_where_java_puts_them(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, column: str) -> None:
-    """By murmur2 without its sign; the partition column wins, where it is not null."""
-    name = topic(cluster_a, partitions=11)
-    data = [(key, None) for key in MURMUR2] + [("21", 10)]
-    rows = spark.createDataFrame(data, "key string, partition int")
-    write(rows.selectExpr(f"{column} AS key", "partition", "key AS value"), to(cluster_a, name))
-    expected = [(key.encode(), (number & 0x7FFFFFFF) % 11) for key, number in MURMUR2.items()] + [(b"21", 10)]
-    assert sorted((got.key, got.partition) for got in records(cluster_a, name)) == sorted(expected)
-
-
-@pytest.mark.slow
-def test_the_fixed_partitioner(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """Each task has a partition of its own; the third one begins again."""
-    name = topic(cluster_a, partitions=2)
-    rows = spark.range(9).repartitionByRange(3, "id").selectExpr("'k' AS key", "CAST(id AS STRING) AS value")
-    write(rows, to(cluster_a, name, sink__partitioner="fixed"))
-    found = {
-        partition: {got.value for got in records(cluster_a, name) if got.partition == partition} for partition in (0, 1)
-    }
-    assert found[1] == {b"3", b"4", b"5"}
-    assert len(found[0]) == 6
 
 
 def test_the_round_robin_partitioner(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
@@ -321,15 +260,3 @@ def test_the_builder_in_batch_and_as_a_stream(
     for name, letter in ((one, "a"), (two, "b")):
         found = [(got.partition, got.key, got.value, got.headers) for got in records(cluster_a, name)]
         assert found == [(2, text.upper().encode(), text.encode(), headers) for text in (letter, letter * 2)]
-
-
-@pytest.mark.slow
-def test_the_builders_default_promises_nothing(spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """As Flink's; the rows come all the same."""
-    name = topic(cluster_a)
-    serializer = (
-        KafkaRecordSerializationSchema.builder().set_topic(name).set_value_serialization_schema("value").build()
-    )
-    builder = KafkaSink.builder().set_bootstrap_servers(cluster_a.bootstrap_servers).set_record_serializer(serializer)
-    builder.build().save(spark.createDataFrame([("a",)], "value string"))
-    assert wait_until(lambda: values(cluster_a, name) == ["a"], 20, "the row")

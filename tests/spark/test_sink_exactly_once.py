@@ -20,7 +20,6 @@ from dynamic_kafka.sink.settings import WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.sink_world import World
 from tests.engine import MetadataFile, part
 from tests.spark.sinks import (
     Files,
@@ -32,7 +31,6 @@ from tests.spark.sinks import (
     replay_last_batch,
     run,
     running,
-    to,
     transactions,
     values,
     write,
@@ -49,19 +47,6 @@ def test_several_topics_are_published_together(spark: SparkSession, cluster_a: K
     write(rows, once(cluster_a, None, one))
     assert (values(cluster_a, one), values(cluster_a, two)) == (["1"], ["2", "3"])
     assert [len(record.state.transactions) for record in log(cluster_a, one)] == [0, 1, 0]
-
-
-@pytest.mark.slow
-def test_a_query_that_is_killed_publishes_each_row_once(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
-    """All of its processes, when a commit is decided and nothing of it is published; tests/crash has all moments."""
-    with World({"a": cluster_a}, tmp_path, topic()) as world:
-        world.add(300)
-        world.arm("decided-after")
-        driver = world.start()
-        world.wait_hit("decided-after", driver)
-        driver.kill()
-        world.disarm()
-        world.finish()
 
 
 @pytest.mark.slow
@@ -127,30 +112,6 @@ def test_brokers_that_allow_less_than_our_default(spark: SparkSession) -> None:
             producers.producer("kafka")
         write(rows, once(broker, "t", "p") | {"kafka.transaction.timeout.ms": "60000"})
         assert values(broker, "t") == ["v"]
-
-
-@pytest.mark.slow
-def test_a_batch_write_with_an_identity_is_written_once(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
-) -> None:
-    """The same version again is dropped, an older one is an error; another application and another sink name are new."""
-    name = topic(cluster_a)
-
-    def save(value: str, app: str, version: int, **more: str) -> None:
-        rows = spark.createDataFrame([(value,)], "value string")
-        identity = {"txnAppId": app, "txnVersion": str(version)}
-        write(rows, once(cluster_a, name, name, **more) | identity)
-
-    save("a", "app", 3)
-    save("b", "app", 3)
-    assert fault(lambda: save("c", "app", 2)).startswith(
-        "Version 2 of txnAppId 'app' cannot be published exactly once,"
-    )
-    save("d", "app", 5)
-    save("e", "other", 3)
-    save("f", "app", 3, sink__name="audit")
-    save("g", "app", 3, sink__name="audit")
-    assert values(cluster_a, name) == ["a", "d", "e", "f"]
 
 
 @pytest.mark.parametrize("app", [{}, {"txnAppId": "job"}], ids=["query", "app"])
@@ -314,54 +275,6 @@ def test_a_replayed_batch_is_published_once(
 
 
 @pytest.mark.slow
-def test_the_prefix_comes_from_the_checkpoint(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
-) -> None:
-    """Another spelling of its path is the same one."""
-    name = topic(cluster_a)
-    options = to(cluster_a, name, "exactly-once")
-    files.add("a")
-    run(files.rows(), options, checkpoint)
-    replay_last_batch(checkpoint)
-    run(files.rows(), options, f"file://{checkpoint}/")
-    assert values(cluster_a, name) == ["a"]
-
-
-@pytest.mark.slow
-def test_a_new_checkpoint_with_an_old_prefix_starts_clean(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
-) -> None:
-    """It is another query: it writes everything."""
-    name = topic(cluster_a)
-    for value in ("a", "b"):
-        files.add(value)
-    for number in range(2):
-        run(files.rows(), once(cluster_a, name, name), f"{checkpoint}-{number}")
-    assert values(cluster_a, name) == ["a", "a", "b", "b"]
-
-
-@pytest.mark.slow
-def test_an_old_checkpoint_with_a_new_prefix(
-    spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
-) -> None:
-    """The new commit log does not know the batches before: an error, until the user says that this is meant."""
-    name = topic(cluster_a)
-    files.add("a")
-    run(files.rows(), once(cluster_a, name, f"{name}-1"), checkpoint)
-    files.add("b")
-    options = once(cluster_a, name, f"{name}-2")
-    message = fault(lambda: run(files.rows(), options, checkpoint))
-    assert message.startswith("Batch 1 of query ")
-    assert "does not contain an earlier batch of this query: the prefix, the log or its cluster was changed" in message
-    assert wait_until(lambda: is_settled(cluster_a, f"{name}-2"), 20, "the aborts")
-    assert values(cluster_a, name) == ["a"]
-    run(files.rows(), options | {"sink.accept-gaps": "1"}, checkpoint)
-    files.add("c")
-    run(files.rows(), options, checkpoint)
-    assert values(cluster_a, name) == ["a", "b", "c"]
-
-
-@pytest.mark.slow
 def test_ids_stay_few_over_many_batches(
     spark: SparkSession, cluster_a: KafkaBroker, topic: Topic, files: Files, checkpoint: str
 ) -> None:
@@ -451,28 +364,6 @@ def test_two_clusters_of_which_one_refuses(
     for broker in (cluster_a, cluster_b):
         assert wait_until(lambda broker=broker: is_settled(broker, name), 20, "the aborts")  # type: ignore[misc]
         assert records(broker, name) == []
-
-
-@pytest.mark.slow
-def test_a_stream_moves_between_batches(
-    spark: SparkSession,
-    cluster_a: KafkaBroker,
-    cluster_b: KafkaBroker,
-    topic: Topic,
-    metadata: MetadataFile,
-    files: Files,
-    checkpoint: str,
-) -> None:
-    """Without a restart: the next batch goes where the document says then."""
-    name = topic(cluster_a, cluster_b)
-    metadata.write(s={"a": part(cluster_a, name)})
-    with running(files.rows(), by_file(metadata, "at-least-once"), checkpoint):
-        files.add("1")
-        wait_until(lambda: values(cluster_a, name) == ["1"], 30, "the first row on a")
-        metadata.write(s={"b": part(cluster_b, name)})
-        files.add("2")
-        wait_until(lambda: values(cluster_b, name) == ["2"], 30, "the second row on b")
-    assert values(cluster_a, name) == ["1"]
 
 
 @pytest.mark.slow

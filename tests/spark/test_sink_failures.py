@@ -9,22 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.kafka.transactions.client import TransactionState
-from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.spark.sinks import Files, fault, is_settled, log, once, run, running, to, transactions, values, write
+from tests.spark.sinks import Files, is_settled, log, once, run, running, to, transactions, values, write
 from tests.spark.tables import Topic, records
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]
@@ -91,71 +82,3 @@ def test_a_query_that_is_stopped_in_a_batch(
     assert values(cluster_a, name) == ["other"]
     run(files.rows(), once(cluster_a, name, name), checkpoint)
     assert values(cluster_a, name) == ["a", "other"]
-
-
-# --- not authorized -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[KafkaBroker]:
-    """A cluster where the user `writer` may do what docs/explanations/exactly-once.md says, and write to topic `a` only."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    with KafkaBroker(sasl_plain={"admin": "a-secret", "writer": "w-secret"}, properties=properties) as broker:
-        for name in ("a", "seen", "unseen"):
-            broker.create_topic(name, 2)
-        log = commit_log_topic("p")
-        allow(broker, ResourceType.TOPIC, log, "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "DELETE")
-        allow(broker, ResourceType.TRANSACTIONAL_ID, "p", "DESCRIBE", "WRITE", pattern=ResourcePatternType.PREFIXED)
-        allow(broker, ResourceType.BROKER, "kafka-cluster", "DESCRIBE_CONFIGS")
-        allow(broker, ResourceType.TOPIC, "a", "WRITE")
-        allow(broker, ResourceType.TOPIC, "seen", "DESCRIBE")
-        yield broker
-
-
-def allow(
-    broker: KafkaBroker,
-    kind: ResourceType,
-    name: str,
-    *operations: str,
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
-) -> None:
-    """Grant operations to the user `writer`."""
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **login, "sasl.password": "a-secret"})
-    rules = [
-        AclBinding(kind, name, pattern, "User:writer", "*", AclOperation[operation], AclPermissionType.ALLOW)
-        for operation in operations
-    ]
-    for future in admin.create_acls(rules).values():
-        future.result(15)
-
-
-@pytest.mark.parametrize("forbidden", ["seen", "unseen"])
-def test_a_row_to_a_topic_that_may_not_be_written_to(spark: SparkSession, guarded: KafkaBroker, forbidden: str) -> None:
-    """The error names the topic and what to grant, also if the topic may not even be looked at; nothing is published."""
-
-    def options(user: str) -> dict[str, str]:
-        return {f"kafka.{key}": value for key, value in guarded.client_properties(user).items()}
-
-    def published(topic: str) -> int:
-        committed = options("admin") | {"kafka.isolation.level": "read_committed", "subscribe": topic}
-        return spark.read.format("dynamic-kafka").options(**committed).load().count()
-
-    def save(data: list[tuple[str, str]]) -> None:
-        rows = spark.createDataFrame(data, "topic string, value string").repartition(2)
-        sink = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
-        write(rows, options("writer") | sink)
-
-    data = [("a", str(i)) for i in range(100)]
-    before = published("a")
-    message = fault(lambda: save([*data[:70], (forbidden, "b"), *data[70:]]))
-    assert message.startswith(f"Cluster 'kafka', topic '{forbidden}'")
-    assert f"User:writer may not Describe and Write topic '{forbidden}'; grant it with kafka-acls.sh" in message
-    wait_until(lambda: is_settled(guarded, "p"), 20, "the aborts")
-    assert published("a") == before
-    save(data)
-    assert published("a") == before + 100
-    assert published(forbidden) == 0

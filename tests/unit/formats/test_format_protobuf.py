@@ -266,32 +266,11 @@ def test_a_column_that_the_writer_does_not_know_may_be_null(proto2: MessageType)
 # what is not there
 
 
-def test_what_a_proto2_message_does_not_have_is_null_or_its_default() -> None:
-    """`read-default-values` decides, as in Flink; defaults are those of the .proto file."""
-    type_ = message(
-        'syntax="proto2"; message M { optional int32 a = 1 [default = 10]; optional string b = 2 [default = "x"]; '
-        "optional E e = 3; optional I i = 4; repeated int32 r = 5; map<string, int32> m = 6; "
-        "enum E { FIRST = 5; SECOND = 6; } message I { optional int32 v = 1 [default = 3]; } }"
-    )
-    schema = columns(a=INT, b=TEXT, e=TEXT, i=columns(v=INT), r=ArrayType(INT), m=MapType(TEXT, INT))
-    nothing = dict.fromkeys(schema.names)
-    defaults = {"a": 10, "b": "x", "e": "FIRST", "i": {"v": 3}, "r": [], "m": []}
-    assert decode(type_, schema, b"") == [{**nothing, ERROR: None}]
-    assert decode(type_, schema, b"", defaults=True) == [{**defaults, ERROR: None}]
-
-
-def test_plain_scalars_of_proto3_always_have_their_default(proto3: MessageType) -> None:
-    """They have no presence; messages, repeated fields and maps are null without `read-default-values` (FLINK-33817)."""
-    (row,) = decode(proto3, SIMPLE, b"")
-    assert row["uid"] == 0
-    assert row["name"] == ""
-    assert row["corpus_str"] == "UNIVERSAL"
-    assert row["corpus_int"] == 0
-    assert [row[name] for name in ("inner", "ts", "tags", "value_map", "times")] == [None] * 5
-    (row,) = decode(proto3, SIMPLE, b"", defaults=True)
-    assert row["inner"] == {"v1": 0, "v2": 0}
-    assert row["ts"] == datetime(1970, 1, 1, tzinfo=UTC)
-    assert [row[name] for name in ("tags", "value_map", "times")] == [[], [], []]
+def test_a_time_that_is_not_there_is_null_or_the_first_one(proto3: MessageType) -> None:
+    """As any message, by `read-default-values`."""
+    schema = columns(ts=TimestampType())
+    assert decode(proto3, schema, b"") == [{"ts": None, ERROR: None}]
+    assert decode(proto3, schema, b"", defaults=True) == [{"ts": datetime(1970, 1, 1, tzinfo=UTC), ERROR: None}]
 
 
 def test_optional_scalars_and_oneofs_of_proto3_may_be_null() -> None:

@@ -473,27 +473,6 @@ def test_a_table_whose_files_lack_something(tmp_path: Path) -> None:
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    """Nothing is a history."""
-    with pytest.raises(ConfigurationError, match=r"'history\.path': '.*nowhere' does not exist"):
-        frozen(tmp_path / "nowhere")
-
-
-def test_a_folder_without_data(tmp_path: Path) -> None:
-    """Probably a wrong path."""
-    (tmp_path / "_SUCCESS").touch()
-    with pytest.raises(ConfigurationError, match="has no files with data"):
-        frozen(tmp_path)
-
-
-def test_a_delta_table_is_not_read_as_files(tmp_path: Path) -> None:
-    """Some of its files may be removed from the table."""
-    write(tmp_path / "f.parquet", records("t", range(3)))
-    (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(ConfigurationError, match="is a Delta table"):
-        frozen(tmp_path)
-
-
 @pytest.mark.parametrize("log", ["_delta_log", "_spark_metadata", "_dynamic_kafka"])
 @pytest.mark.parametrize("named", ["parent", "part"])
 def test_parts_and_parents_of_tables_are_refused(tmp_path: Path, log: str, named: str) -> None:
@@ -573,21 +552,40 @@ def without(name: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != name} for row in records("t", range(2))]
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (Path.rmdir, r"'history\.path': '.*' does not exist"),
+        (lambda path: (path / "_SUCCESS").touch(), "has no files with data"),
+        (lambda path: (write(path / "f.parquet", without("")), (path / "_delta_log").mkdir()), "is a Delta table"),
+        (lambda path: (path / "f.parquet").write_text("not at all"), r"f\.parquet' cannot be read"),
+        (
+            lambda path: write(
+                path / "f.parquet", [records("t", [5])[0] | {"offset": 1.5}], types={"offset": pa.float64()}
+            ),
+            r"f\.parquet' has the column 'offset' with the type double; expected a whole",
+        ),
+        (
+            lambda path: (write(path / "f.parquet", without("")), write(path / "g.parquet", without("cluster"))),
+            r"f\.parquet' has the column 'cluster', and '.*g\.parquet' does not",
+        ),
+    ],
+    ids=["no path", "no data", "a Delta table", "no Parquet", "a type", "two kinds of files"],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, make: Callable[[Path], Any], said: str) -> None:
+    """With the file, and what there is."""
+    path = tmp_path / "h"
+    path.mkdir()
+    make(path)
+    with pytest.raises((ConfigurationError, HistoryError), match=said):
+        read(frozen(path))
+
+
 @pytest.mark.parametrize("name", ["value", "topic", "partition", "offset"])
 def test_a_column_that_is_missing(tmp_path: Path, name: str) -> None:
     """It is named, with the file and with what there is."""
     write(tmp_path / "f.parquet", without(name))
     with pytest.raises(ConfigurationError, match=rf"f\.parquet' has no column '{name}'; it has key"):
-        frozen(tmp_path)
-
-
-def test_a_column_of_another_type(tmp_path: Path) -> None:
-    """It is named with its type."""
-    row = records("t", [5])[0]
-    write(tmp_path / "f.parquet", [row | {"offset": 1.5}], types={"offset": pa.float64()})
-    with pytest.raises(
-        ConfigurationError, match=r"f\.parquet' has the column 'offset' with the type double; expected a whole"
-    ):
         frozen(tmp_path)
 
 
@@ -598,14 +596,6 @@ def test_files_may_lack_columns_that_were_added_later(tmp_path: Path) -> None:
     found = frozen(tmp_path)
     assert [row["key"] for row in read(found)] == [None, None, b"k2", b"k3"]
     assert found.absent == ["headers", "key", "leader_epoch"]
-
-
-def test_files_with_and_without_a_cluster_differ(tmp_path: Path) -> None:
-    """Their rows would be of two clusters."""
-    write(tmp_path / "f.parquet", records("t", range(2)))
-    write(tmp_path / "g.parquet", without("cluster"))
-    with pytest.raises(ConfigurationError, match=r"f\.parquet' has the column 'cluster', and '.*g\.parquet' does not"):
-        frozen(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -638,13 +628,6 @@ def test_rows_without_coordinates(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="rows without 'offset'"):
         frozen(tmp_path)
     assert frozen(tmp_path, switch="starting-offsets").history.rows == 2
-
-
-def test_a_file_that_is_no_parquet(tmp_path: Path) -> None:
-    """It is named."""
-    (tmp_path / "f.parquet").write_text("not at all")
-    with pytest.raises(HistoryError, match=r"f\.parquet' cannot be read"):
-        frozen(tmp_path)
 
 
 def changed(path: Path) -> None:

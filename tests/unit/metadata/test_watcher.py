@@ -398,24 +398,6 @@ def test_pattern_without_a_match_is_a_warning(caplog: pytest.LogCaptureFixture) 
     assert "does not describe any stream that matches 'zzz'; check 'stream-pattern'" in caplog.text
 
 
-# --- conflicting properties -------------------------------------------------------------------------------------------
-
-
-def test_two_streams_give_one_cluster_different_properties_fails_naming_both(make: Make) -> None:
-    """A conflict is a failure of the answer: at a first start it is final at once."""
-    conflict = [
-        KafkaStream(s, {"c": ClusterMetadata(frozenset("t"), {"bootstrap.servers": servers})})
-        for s, servers in (("s", "one:1"), ("s2", "two:2"))
-    ]
-    watcher = MetadataWatcher(
-        ScriptedService(conflict), StreamPatternSubscriber("s"), interval_ms=-1, failure_threshold=1, check=accept
-    )
-    watcher.start()
-    with pytest.raises(MetadataServiceError, match="Streams 's' and 's2' describe cluster 'c' differently"):
-        watcher.wait_first(10)
-    watcher.close()
-
-
 # --- is_cluster_active ------------------------------------------------------------------------------------------------
 
 

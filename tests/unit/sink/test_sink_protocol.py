@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.protocol_world import OPEN, World
 
 from dynamic_kafka.errors import (
-    CheckpointError,
     ConfigurationError,
     DynamicKafkaError,
     ProducerFencedError,
@@ -30,7 +29,7 @@ from dynamic_kafka.sink.log.chain import (
     next_generation,
     voided_state,
 )
-from dynamic_kafka.sink.log.identity import Identity, Place, Published, place
+from dynamic_kafka.sink.log.identity import Identity
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
@@ -147,128 +146,6 @@ def test_what_dead_attempts_left_open_is_aborted(world: World) -> None:
 
 
 # --- which batch it is --------------------------------------------------------------------------------------------------
-
-
-NO_EARLIER_BATCH = (
-    "the commit log does not contain an earlier batch of this query: the prefix, the log or its cluster was changed"
-)
-
-
-@pytest.mark.parametrize(
-    ("identity", "last", "expected"),
-    [
-        (Identity("", 7), None, "next"),
-        (Identity("q", 0), None, "next"),
-        (Identity("q", 4), Published(3), "next"),
-        (Identity("q", 3), Published(3), "repeated"),
-        (Identity("app", 5, consecutive=False), None, "next"),
-        (Identity("app", 9, consecutive=False), Published(3), "next"),
-        (Identity("app", 3, consecutive=False), Published(3), "repeated"),
-    ],
-)
-def test_the_place_of_a_batch_before_its_tasks(
-    identity: Identity, last: Published | None, expected: Literal["next", "repeated"]
-) -> None:
-    """What is published already is repeated: its tasks only count its rows. All else is written, without a word."""
-    assert place(identity, last, accept=None, skip=None) == Place(expected)
-
-
-def test_a_batch_that_is_accepted_is_written() -> None:
-    """Also if it is published already. With the same word it is not published a third time."""
-    found = place(Identity("q", 9), Published(3), accept=9, skip=None)
-    assert (found.kind, found.accepted) == ("next", True)
-    batch = Identity("q", 3)
-    assert place(batch, Published(3, 100), accept=3, skip=None) == Place("next")
-    found = place(batch, Published(3, 100), accept=3, skip=None, rows=150)
-    assert (found.kind, found.accepted) == ("next", True)
-    assert place(batch, Published(3, 150, accepted=True), accept=3, skip=None) == Place("repeated")
-    error(lambda: place(batch, Published(3, 150, accepted=True), accept=3, skip=None, rows=160), CheckpointError)
-
-
-def test_a_voided_batch_leaves_only_the_number_of_the_one_before() -> None:
-    """How many rows that one had is not known any more, so its repetition is dropped with a warning."""
-    published = State("c", 1, "finished", "q", 3, applied={"q": 3}, rows={"q": 100})
-    state = voided_state(decided_state(published, Identity("q", 4), 7, (), {}, accepted=False))
-    assert (state.applied, state.rows) == ({"q": 3}, {})
-    found = place(Identity("q", 3), Published(3, state.rows.get("q")), accept=None, skip=None, rows=150)
-    assert found.kind == "repeated"
-    assert "does not contain its number of rows. What was written again is dropped (150 rows)" in found.warning
-
-
-@pytest.mark.parametrize(
-    ("known", "batch", "why"),
-    [
-        ({}, 3, NO_EARLIER_BATCH),
-        ({"other": 2}, 3, NO_EARLIER_BATCH),
-        (
-            {"q": 7},
-            3,
-            "batch 7 is published already: the checkpoint was rewound, or is a copy of another query's",
-        ),
-        ({"q": 7}, 9, "the last one published is 7: batches between them were written somewhere else"),
-    ],
-)
-def test_a_batch_that_is_not_the_next_one(world: World, known: dict[str, int], batch: int, why: str) -> None:
-    """An error that says why it is none, and how to go on; if it is accepted it is published, and the next one follows."""
-    world.log.append(Record("before", -1, State("chain", 1, "finished", applied=known)))
-    identity = Identity("q", batch)
-    claimed = world.claim()
-    transactions = world.prepare("p-0")
-    message = error(lambda: world.commit(claimed, identity, transactions), CheckpointError)
-    can_skip = f" Or set sink.skip-batch={batch} to leave it out: rows of it that are not published yet are missing."
-    assert message == (
-        f"Batch {batch} of query q cannot be published exactly once, because {why}. Nothing of it is published now. Use the "
-        f"newest checkpoint and its prefix, if you have them. Or set sink.accept-gaps={batch} to publish it: the next ones "
-        "follow it, and rows that are published already appear twice."
-        f"{can_skip if known.get('q', 0) > batch else ''}"
-    )
-    assert world.asked() == [ReadLog]
-    assert world.outcomes() == ["open"]
-    other = TransactionPolicy(accept_gaps=batch + 1, skip_batch=batch + 1)
-    error(lambda: stream(world, identity, "p-1", policy=other), CheckpointError)
-    assert stream(world, identity, "p-1", policy=TransactionPolicy(accept_gaps=batch)) == "published"
-    (warning,) = world.warnings()
-    assert warning == (
-        f"sink.accept-gaps={batch}: batch {batch} of query q is published, although {why}. Rows that were published before "
-        "appear twice. The option is not needed any more"
-    )
-    assert world.outcomes() == ["aborted", "aborted", "committed"]
-    assert world.write(Identity("q", batch + 1), "p-0") == "published"
-    assert world.state.applied == known | {"q": batch + 1}
-
-
-@pytest.mark.parametrize("identity", [Identity("q", 3), Identity("app", 3, consecutive=False)], ids=["stream", "app"])
-def test_a_repetition_with_other_rows(world: World, identity: Identity) -> None:
-    """The checkpoint is older than the log: an error, until the user says what to do with just this batch."""
-    name = identity.name
-    world.log.append(Record("before", -1, State("c", 1, "finished", name, 3, applied={name: 3}, rows={name: 100})))
-
-    def repeat(policy: TransactionPolicy | None = None) -> str:
-        claimed = world.claim(identity, policy)
-        transactions = () if claimed.applied else world.prepare("p-2")
-        return world.commit(claimed, identity, transactions, policy, rows=150)
-
-    why = (
-        "it is published already with 100 rows and now has 150 rows: the checkpoint was rewound, or the query computes "
-        "other rows when it is repeated"
-    )
-    message = error(repeat, CheckpointError)
-    assert f" cannot be published exactly once, because {why}. Nothing of it" in message
-    assert "Or set sink.accept-gaps=3 to publish it" in message
-    assert "Or set sink.skip-batch=3 to leave it out" in message
-    assert repeat(TransactionPolicy(skip_batch=3)) == "repeated"
-    (warning,) = world.warnings()
-    assert warning == (
-        f"sink.skip-batch=3: {identity} is left out, although {why}. Its rows are missing if they were not published "
-        "before. The option is not needed any more"
-    )
-    assert world.outcomes() == []
-    assert repeat(TransactionPolicy(accept_gaps=3)) == "published"
-    (warning,) = world.warnings()
-    assert warning.startswith(f"sink.accept-gaps=3: {identity} is published, although {why}. Rows that")
-    assert world.outcomes() == ["committed"]  # its tasks have written it
-    assert world.state.rows == {identity.name: 150}
-    assert repeat() == "repeated"
 
 
 def test_a_repetition_whose_run_cannot_be_noted(world: World) -> None:
@@ -421,15 +298,6 @@ def decided(world: World, identity: Identity, *names: str, run: str = "") -> tup
     steps.close()
     assert world.state.status == "decided"
     return transactions
-
-
-def test_the_next_claim_finishes_a_decision(world: World) -> None:
-    """Before it does anything else; the replayed batch is a repetition then."""
-    decided(world, Identity("q", 0), "p-0", "p-1")
-    claimed = world.claim()
-    assert world.asked() == [ReadLog, End, Describe, Append, ReadLog, ReadLog, ListOpen, Append, ReadLog]
-    assert world.outcomes() == ["committed", "committed"]
-    assert world.commit(claimed, Identity("q", 0), world.prepare("p-0")) == "repeated"
 
 
 def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:

@@ -296,15 +296,6 @@ def test_assign_names_partitions() -> None:
     assert topics_of(settings) == {"a", "b"}
 
 
-@pytest.mark.parametrize(
-    "text", ["a", "[]", '{"a": 0}', '{"a": [-1]}', '{"a": ["0"]}', '{"a": [true]}', '{"a": "01"}', "{"]
-)
-def test_assign_that_is_wrong_says_so(text: str) -> None:
-    """Option, value, and what is right."""
-    message = fault(BROKER | {"assign": text})
-    assert message == f"Option 'assign' has the value {text!r}; expected JSON such as {{\"topic\": [0, 1]}}"
-
-
 def test_exactly_one_way_to_say_what_to_read() -> None:
     """None or two of them are errors that name the options."""
     assert "What to read is missing" in fault(BROKER)
@@ -371,14 +362,6 @@ def test_starting_offsets_as_words_and_json(text: str, value: Any) -> None:
     assert settings.starting == initializer_from_json(value)
 
 
-@pytest.mark.parametrize("which", ["startingOffsets", "endingOffsets"])
-@pytest.mark.parametrize("text", ["newest", "{", '{"t": 5}', '{"t": {"0": -4}}', '{"t": {"x": 5}}', "[]", "{}"])
-def test_offsets_that_are_wrong_say_so(which: str, text: str) -> None:
-    """Option, value, what is right, and the fault inside the JSON."""
-    message = fault(BASE | {which: text})
-    assert message.startswith(f"Option '{which}' has the value {text!r}; expected earliest, latest, committed, or JSON")
-
-
 def test_starting_timestamp_is_strict_unless_told_otherwise() -> None:
     """`startingOffsetsByTimestampStrategy` is `error` by default."""
     assert configured(startingTimestamp="5").starting == PartitionTimestamps({}, default_ms=5, strict=True)
@@ -393,13 +376,6 @@ def test_starting_offsets_by_timestamp() -> None:
     assert configured(startingOffsetsByTimestamp=text).starting == PartitionTimestamps(times, strict=True)
     lenient = configured(startingOffsetsByTimestamp=text, startingOffsetsByTimestampStrategy="latest")
     assert lenient.starting == PartitionTimestamps(times)
-
-
-@pytest.mark.parametrize("which", ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"])
-@pytest.mark.parametrize("text", ["5", "{", '{"t": 5}', '{"t": {"x": 5}}', '{"t": {"0": -5}}', '{"t": {"0": "5"}}'])
-def test_times_that_are_wrong_say_so(which: str, text: str) -> None:
-    """Option, value, and what is right."""
-    assert fault(BASE | {which: text}).startswith(f"Option '{which}' has the value {text!r}; expected JSON such as")
 
 
 def test_sparks_precedence_of_starts() -> None:
@@ -485,17 +461,6 @@ def test_modes_and_their_companions_belong_together(prefix: str, mode: str, key:
     assert f"'{prefix}.mode' = '{mode}' needs it" in message
     for options in ({}, {f"{prefix}.mode": "latest-offset"}):
         assert f"it belongs to the mode '{mode}'" in fault(BASE | options | {f"{prefix}.{key}": value})
-
-
-@pytest.mark.parametrize(
-    "text", ["0:42", "partition:0", "partition:0,offset:-1", "partition:x,offset:1", "partition:0,offset:1,"]
-)
-def test_specific_offsets_that_are_wrong_say_so(text: str) -> None:
-    """Option, value, and what is right."""
-    message = fault(BASE | {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": text})
-    assert message.startswith(
-        f"Option 'scan.startup.specific-offsets' has the value {text!r}; expected 'partition:0,off"
-    )
 
 
 def test_specific_offsets_need_one_topic() -> None:
@@ -601,17 +566,6 @@ def test_limits_of_clusters(text: str, limits: tuple[dict[str, int], int | None]
     assert (settings.cluster_limits, settings.max_offsets_per_cluster) == limits
 
 
-@pytest.mark.parametrize(
-    "text", ["0", "-1", "many", "[5]", '{"a": 0}', '{"a": "5"}', '{"a": true}', "true", "1.5", "null"]
-)
-def test_limits_of_clusters_that_are_wrong_say_so(text: str) -> None:
-    """Option, value, and what is right."""
-    message = fault(BASE | {"maxOffsetsPerTriggerPerCluster": text})
-    assert message.startswith(
-        f"Option 'maxOffsetsPerTriggerPerCluster' has the value {text!r}; expected a whole number"
-    )
-
-
 def test_packing() -> None:
     """Spark's two options and Flink's parallelism."""
     assert configured().packing == Packing()
@@ -640,6 +594,33 @@ def test_settings_are_picklable() -> None:
     again = pickle.loads(pickle.dumps(settings))
     assert (again.starting, again.stopping, again.packing) == (settings.starting, settings.stopping, settings.packing)
     assert topics_of(again) == {"t"}
+
+
+OFFSETS = ("newest", "{", '{"t": 5}', '{"t": {"0": -4}}', '{"t": {"x": 5}}', "[]", "{}")
+TIMES = ("5", "{", '{"t": 5}', '{"t": {"x": 5}}', '{"t": {"0": -5}}', '{"t": {"0": "5"}}')
+LIMITS = ("0", "-1", "many", "[5]", '{"a": 0}', '{"a": "5"}', '{"a": true}', "true", "1.5", "null")
+SPECIFIC = ("0:42", "partition:0", "partition:0,offset:-1", "partition:x,offset:1", "partition:0,offset:1,")
+ASSIGNED = ("a", "[]", '{"a": 0}', '{"a": [-1]}', '{"a": ["0"]}', '{"a": [true]}', '{"a": "01"}', "{")
+
+
+@pytest.mark.parametrize(
+    ("option", "texts", "right"),
+    [
+        ("assign", ASSIGNED, 'JSON such as {"topic": [0, 1]}'),
+        ("startingOffsets", OFFSETS, "earliest, latest, committed, or JSON"),
+        ("endingOffsets", OFFSETS, "earliest, latest, committed, or JSON"),
+        ("startingOffsetsByTimestamp", TIMES, "JSON such as"),
+        ("endingOffsetsByTimestamp", TIMES, "JSON such as"),
+        ("scan.startup.specific-offsets", SPECIFIC, "'partition:0,off"),
+        ("maxOffsetsPerTriggerPerCluster", LIMITS, "a whole number"),
+    ],
+)
+def test_a_text_that_is_wrong_within_says_so(option: str, texts: tuple[str, ...], right: str) -> None:
+    """Option, value, what is right, and the fault inside the JSON."""
+    more = {"scan.startup.mode": "specific-offsets"} if option == "scan.startup.specific-offsets" else {}
+    for text in texts:
+        message = fault((BROKER if option == "assign" else BASE) | more | {option: text})
+        assert message.startswith(f"Option '{option}' has the value {text!r}; expected {right}")
 
 
 def test_every_error_is_ours() -> None:

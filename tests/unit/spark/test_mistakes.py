@@ -29,7 +29,6 @@ READING = {
     "a group without a prefix": (READ | {"group.id": "g"}, "write 'kafka.group.id', or 'properties.group.id'"),
     "servers without a prefix": ({"bootstrap.servers": "b:1", "subscribe": "o"}, "write 'kafka.bootstrap.servers'"),
     "another tool's name of servers": ({"brokers": "b:1", "subscribe": "o"}, "write 'kafka.bootstrap.servers'"),
-    "no servers": ({"subscribe": "orders"}, "(or 'kafka.bootstrap.servers') is missing"),
     "a misspelt property": (
         SERVERS | {"subscribe": "o", "kafka.isolation.levl": "x"},
         "did you mean 'isolation.level'",
@@ -37,20 +36,11 @@ READING = {
     "servers as a URL": (READ | {"kafka.bootstrap.servers": "http://b:9092"}, "expected host:port"),
     "servers as Python's list": (READ | {"kafka.bootstrap.servers": "['b:9092']"}, "with ',' between several"),
     "servers with a semicolon": (READ | {"kafka.bootstrap.servers": "b:1;c:1"}, "with ',' between several"),
-    "where to start, for a consumer": (READ | {"kafka.auto.offset.reset": "earliest"}, "Use 'startingOffsets' or"),
-    "commits by the client": (READ | {"kafka.enable.auto.commit": "true"}, "the offsets in the checkpoint decide"),
-    "a deserializer": (READ | {"kafka.value.deserializer": "x.StringDeserializer"}, "or DataFrame operations"),
-    "data loss in other words": (
-        READ | {"failOnDataLoss": "no"},
-        "'failOnDataLoss' has the value 'no'; expected true or",
-    ),
-    "headers in other words": (READ | {"includeHeaders": "yes"}, "'includeHeaders' has the value 'yes'; expected true"),
     "a time-out that is none": (READ | {"kafkaConsumer.pollTimeoutMs": "x"}, "a number with a unit such as '30 s'"),
     "the time-out's nearest property": (
         READ | {"kafka.consumer.pollTimeoutMs": "1"},
         "write 'kafkaConsumer.pollTimeou",
     ),
-    "a limit as a float": (READ | {"maxOffsetsPerTrigger": "1e5"}, "expected a whole number above 0"),
     "a trigger as an option": (READ | {"trigger": "10 seconds"}, "call .trigger(...) of writeStream"),
     "JSON with single quotes": (
         READ | {"startingOffsets": "{'o': {'0': 1}}"},
@@ -73,8 +63,6 @@ READING = {
         "a regular expression is for topic-pattern (subscribePat",
     ),
     "topics as JSON": (SERVERS | {"subscribe": '["orders"]'}, "expected topic names separated by ';' or ','"),
-    "topics, twice": (READ | {"subscribePattern": "o.*"}, "'subscribe' and 'subscribePattern' are in conflict"),
-    "no topics": (SERVERS, "What to read is missing; give one of the options topic (or subscribe)"),
     "a topic as a property": (SERVERS | {"kafka.subscribe": "orders"}, "write it without 'kafka.' or 'properties.'"),
     "a format": (READ | {"format.on-error": "skip"}, "'format.on-error' needs 'value.format' or 'key.format'"),
     "a format of another name": (READ | {"format": "json"}, "the option that decodes values is 'value.format'"),
@@ -99,19 +87,9 @@ WRITING = {
         "'startingOffsets' is for reading, and this query writes",
     ),
     "headers": (WRITE | {"includeHeaders": "true"}, "'includeHeaders' is for reading"),
-    "a serializer": (WRITE | {"kafka.value.serializer": "x"}, "values are written as the bytes or text of the column"),
     "acks without a prefix": (WRITE | {"acks": "all"}, "write 'kafka.acks', or 'properties.acks' as in Flink"),
     "a trigger": (WRITE | {"processingTime": "10 seconds"}, "call .trigger(...) of writeStream"),
-    "a transactional id": (WRITE | {"kafka.transactional.id": "x"}, "give 'sink.transactional-id-prefix'"),
-    "a guarantee in other words": (
-        WRITE | {"sink.delivery-guarantee": "exactlyOnce"},
-        "one of none, at-least-once, exac",
-    ),
     "a format": (WRITE | {"value.format": "json"}, "encode the rows with dynamic_kafka.functions.to_kafka"),
-    "no checkpoint": (
-        WRITE | {"sink.delivery-guarantee": "exactly-once"},
-        "or 'checkpointLocation' as an option to make",
-    ),
 }
 
 

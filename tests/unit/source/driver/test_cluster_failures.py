@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from tests import engine
+from tests.engine import StandIn
 
 import dynamic_kafka.source.driver.group_commits as commits_module
 import dynamic_kafka.source.driver.monitor as monitor_module
@@ -31,9 +32,8 @@ from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.metadata.watcher import MetadataWatcher
-from dynamic_kafka.source.configure import SourceObjects, configure_source
+from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.source.document.offsets import MARKER, decode
-from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 
 TP = KafkaTopicPartition("t", 0)
 
@@ -53,18 +53,16 @@ class Cluster:
         self.connections: list[Mapping[str, str]] = []
 
 
-class Connection:
-    """A stand-in for `ClusterConnection`. It resolves secrets when it is made, as the real one does."""
+class Connection(StandIn):
+    """It resolves secrets when it is made, as the real one does."""
 
-    def __init__(
-        self, clusters: Mapping[str, Cluster], cluster_id: str, properties: Mapping[str, str], **_: Any
-    ) -> None:
-        self.cluster_id, self.cluster = cluster_id, clusters[cluster_id]
-        self.authentication_failed = False
+    def __init__(self, clusters: Mapping[str, Cluster], cluster_id: str, properties: Mapping[str, str]) -> None:
+        super().__init__(cluster_id, properties)
+        self.cluster = clusters[cluster_id]
         self._clients, self._made = ClusterClients(properties), False
         self.cluster.connections.append(properties)
 
-    def _answer(self) -> None:
+    def _trip(self) -> None:
         time.sleep(self.cluster.answer_s)
         if not self._made:
             self._clients._config("admin", ClientSettings())
@@ -80,31 +78,15 @@ class Connection:
         """Ask the real clients."""
         return self._clients.is_outdated()
 
-    def poll_idle(self) -> bool:
-        """Poll nothing."""
-        return True
-
-    def close(self) -> None:
-        """Close nothing."""
-
-    def kafka_id(self) -> str:
-        """Return an id of its own."""
-        self._answer()
-        return f"id of {self.cluster_id}"
-
     def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Return each topic with one partition."""
-        self._answer()
+        self._trip()
         return {name: TopicInfo("topic id", (1,)) for name in names}, frozenset()
 
-    def available_ends(self, partitions: Any, _leaders: Any) -> dict[KafkaTopicPartition, int]:
+    def available_ends(self, tps: Collection[KafkaTopicPartition], _: object) -> dict[KafkaTopicPartition, int]:
         """Return the end."""
-        self._answer()
-        return dict.fromkeys(partitions, self.cluster.end)
-
-    def beginning_offsets(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """Return zero."""
-        return dict.fromkeys(partitions, 0)
+        self._trip()
+        return dict.fromkeys(tps, self.cluster.end)
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Take the offsets after a while, or raise."""
@@ -115,55 +97,26 @@ class Connection:
         self.cluster.committed |= offsets
 
 
-class Query:
+class Query(engine.Query):
     """A query over clusters that exist in this test only."""
 
-    def __init__(
-        self, clusters: Mapping[str, Cluster], options: Mapping[str, str], **properties: Mapping[str, str]
-    ) -> None:
-        self.clusters = clusters
+    def __init__(self, options: Mapping[str, str], **properties: Mapping[str, str]) -> None:
         self.service = InMemoryMetadataService()
         self.describe(**(properties or {"a": {}}))
-        self.options = {"stream-ids": "s", "stream-metadata-discovery-interval-ms": "20", **options}
-        self.document: Mapping[str, Any] = MARKER
-        self.enumerator = self.restart()
+        given = {"stream-ids": "s", "stream-metadata-discovery-interval-ms": "20", **options}
+        super().__init__(given, SourceObjects(metadata_service=self.service))
 
     def describe(self, **properties: Mapping[str, str]) -> None:
         """Set the clusters in the metadata, with their properties."""
-        self.service.set_streams(
-            [
-                KafkaStream(
-                    "s",
-                    {
-                        name: ClusterMetadata(frozenset({"t"}), {"bootstrap.servers": "127.0.0.1:1", **own})
-                        for name, own in properties.items()
-                    },
-                )
-            ]
-        )
+        parts = {
+            name: ClusterMetadata(frozenset({"t"}), {"bootstrap.servers": "127.0.0.1:1", **own})
+            for name, own in properties.items()
+        }
+        self.service.set_streams([KafkaStream("s", parts)])
 
-    def restart(self) -> SourceEnumerator:
-        """Begin a new run from the last document."""
-        objects = SourceObjects(metadata_service=self.service)
-        settings = configure_source(self.options, objects)
-        self.enumerator = SourceEnumerator(settings)
-        return self.enumerator
-
-    def step(self) -> int:
-        """Do what one micro-batch does, and return its records."""
-        end = json.loads(json.dumps(self.enumerator.latest_offset(self.document, limited=True)))
-        if end == self.document:
-            return 0
-        self.document = end
+    def _run(self, _: Mapping[str, Any], end: Mapping[str, Any]) -> int:
+        """Return the number of records of a batch."""
         return sum(end - start for c in decode(end).clusters.values() for start, end in c.ranges.values())
-
-    def run_until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-        """Step until the condition holds."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, "the condition did not come true in time"
-            self.step()
-            time.sleep(0.002)
 
     def run_to(self, cluster: str, end: int) -> None:
         """Step until a batch ends at this offset."""
@@ -174,11 +127,6 @@ class Query:
                 and clusters[cluster].ranges[TP][1] == end
             )
         )
-
-    def run_for(self, seconds: float) -> None:
-        """Step for a while."""
-        deadline = time.monotonic() + seconds
-        self.run_until(lambda: time.monotonic() >= deadline, seconds + 5)
 
     def error(self, cluster: str) -> str | None:
         """Return the cluster's error in the progress report."""
@@ -191,8 +139,8 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Cluster]:
     """Return the clusters `a` and `b`."""
     made = {"a": Cluster(), "b": Cluster()}
 
-    def connect(cluster_id: str, properties: Mapping[str, str], **settings: Any) -> Connection:
-        return Connection(made, cluster_id, properties, **settings)
+    def connect(cluster_id: str, properties: Mapping[str, str], **_: Any) -> Connection:
+        return Connection(made, cluster_id, properties)
 
     monkeypatch.setattr(monitor_module, "ClusterConnection", connect)
     monkeypatch.setattr(commits_module, "ClusterConnection", connect)
@@ -205,12 +153,12 @@ def start(clusters: Mapping[str, Cluster]) -> Iterator[Callable[..., Query]]:
     made: list[Query] = []
 
     def start(options: Mapping[str, str] = {}, **properties: Mapping[str, str]) -> Query:
-        made.append(Query(clusters, options, **properties))
+        made.append(Query(options, **properties))
         return made[-1]
 
     yield start
     for query in made:
-        query.enumerator.close()
+        query.close()
 
 
 # --- one wrong entry ----------------------------------------------------------------------------------------------------
@@ -413,7 +361,6 @@ def test_a_cluster_that_is_down_at_the_first_start_ends_the_query(
         query.step()
     assert 0.4 < time.monotonic() - began < 5
     assert query.document == MARKER
-    query.enumerator.close()
     clusters["b"].fails_with = None
     query.restart()
     assert query.step() == 200

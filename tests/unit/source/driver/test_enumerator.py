@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.engine import StandIn
 from tests.histories import records, write
 from tests.unit.history.test_archive import Folder
 
@@ -49,15 +50,11 @@ from dynamic_kafka.testing.helpers import wait_until
 Logs = dict[str, list[tuple[int, int]]]
 
 
-class Connection:
-    """A `ClusterConnection` to a cluster of `logs`: topic to (start, end) of each partition."""
+class Connection(StandIn):
+    """A connection to a cluster of `logs`: topic to (start, end) of each partition."""
 
     clusters: Mapping[str, Logs] = {}
     dead: Collection[str] = ()
-    authentication_failed = False
-
-    def __init__(self, cluster_id: str, *_: Any, **__: Any) -> None:
-        self.cluster_id = cluster_id
 
     @property
     def logs(self) -> Logs:
@@ -65,10 +62,6 @@ class Connection:
         if self.cluster_id in self.dead:
             raise ClusterUnavailableError(f"Cluster '{self.cluster_id}' does not answer", cluster_id=self.cluster_id)
         return self.clusters[self.cluster_id]
-
-    def kafka_id(self) -> str:
-        """Its cluster.id."""
-        return f"id of {self.cluster_id}"
 
     def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Those that exist."""
@@ -78,34 +71,11 @@ class Connection:
 
     def available_ends(self, tps: Collection[KafkaTopicPartition], _: Any) -> dict[KafkaTopicPartition, int]:
         """All ends."""
-        return self.end_offsets(tps)
-
-    def end_offsets(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """All ends."""
         return {tp: self.logs[tp.topic][tp.partition][1] for tp in tps}
 
     def beginning_offsets(self, tps: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """All starts."""
         return {tp: self.logs[tp.topic][tp.partition][0] for tp in tps}
-
-    def committed_offsets(self, _: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """The group committed nothing."""
-        return {}
-
-    def offsets_for_times(self, times_ms: Mapping[KafkaTopicPartition, int]) -> dict[KafkaTopicPartition, int | None]:
-        """No record is late enough."""
-        return dict.fromkeys(times_ms)
-
-    def poll_idle(self) -> bool:
-        """Nothing to do."""
-        return True
-
-    def is_outdated(self) -> bool:
-        """Never."""
-        return False
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 def rows_at(

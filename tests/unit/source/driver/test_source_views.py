@@ -1,35 +1,34 @@
 """Views that are late, partial or absent: what the enumerator does with a cluster behind a slow link, or with none.
 
-The cluster is a stand-in for `ClusterConnection`; everything above it is the code that runs in production, with its threads.
+The connection to the cluster is a stand-in; everything above it is the code that runs in production, with its threads.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests import engine
+from tests.engine import StandIn
 
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DataLossError
+from dynamic_kafka.errors import ClusterUnavailableError, DataLossError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.source.configure import SourceObjects, configure_source
-from dynamic_kafka.source.document.offsets import MARKER, Document, decode
+from dynamic_kafka.source.configure import SourceObjects
+from dynamic_kafka.source.document.offsets import ClusterOffsets, decode
 from dynamic_kafka.source.driver import monitor as monitor_module
-from dynamic_kafka.source.driver.enumerator import SourceEnumerator
 from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
 from dynamic_kafka.source.rules.model import OffsetRequest
 
 TP = KafkaTopicPartition
-EARLIEST = KafkaOffsetsInitializer.earliest()
 LATEST = KafkaOffsetsInitializer.latest()
 ISOLATE = {"cluster-failure-mode": "isolate"}
 FORGET = {"stream-metadata-removed-cluster-retention-ms": "0"}
@@ -53,13 +52,11 @@ class Cluster:
 CLUSTERS: dict[str, Cluster] = {}
 
 
-class Connection:
-    """Stands in for `ClusterConnection`; each call is a round trip."""
-
-    authentication_failed = False
+class Connection(StandIn):
+    """Each call is a round trip."""
 
     def __init__(self, cluster_id: str, properties: Mapping[str, str], **_: object) -> None:
-        self.cluster_id = cluster_id
+        super().__init__(cluster_id, properties)
         self.cluster = CLUSTERS[cluster_id]
 
     def _trip(self) -> None:
@@ -67,22 +64,6 @@ class Connection:
         self.cluster.gate.wait(20)
         if self.cluster.dead:
             raise ClusterUnavailableError(f"Cluster '{self.cluster_id}' does not answer", cluster_id=self.cluster_id)
-
-    def poll_idle(self) -> bool:
-        """Nothing to poll."""
-        return False
-
-    def is_outdated(self) -> bool:
-        """No secret is ever replaced."""
-        return False
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def kafka_id(self) -> str:
-        """The cluster's own id."""
-        self._trip()
-        return f"kafka-{self.cluster_id}"
 
     def matching_topics(self, pattern: re.Pattern[str]) -> frozenset[str]:
         """The topics with a matching name."""
@@ -103,33 +84,16 @@ class Connection:
         }
         return infos, frozenset(denied)
 
-    def available_ends(self, partitions: Iterable[TP], leaders: Mapping[str, TopicInfo]) -> dict[TP, int]:
+    def available_ends(self, tps: Collection[TP], _: object) -> dict[TP, int]:
         """The ends of the partitions that are still there."""
         self._trip()
-        return {tp: self._end(tp) for tp in partitions if tp.topic in self.cluster.topics.keys() - self.cluster.unknown}
-
-    def beginning_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
-        """Nothing was deleted."""
-        self._trip()
-        return dict.fromkeys(partitions, 0)
-
-    def end_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
-        """The ends."""
-        self._trip()
-        return {tp: self._end(tp) for tp in partitions}
-
-    def committed_offsets(self, partitions: Collection[TP]) -> dict[TP, int]:
-        """No group has committed."""
-        self._trip()
-        return {}
+        there = self.cluster.topics.keys() - self.cluster.unknown
+        return {tp: self.cluster.topics[tp.topic][1][tp.partition] for tp in tps if tp.topic in there}
 
     def offsets_for_times(self, times_ms: Mapping[TP, int]) -> dict[TP, int | None]:
         """All records are younger than any time."""
         self._trip()
         return dict.fromkeys(times_ms, 0)
-
-    def _end(self, tp: TP) -> int:
-        return self.cluster.topics[tp.topic][1][tp.partition]
 
 
 @pytest.fixture
@@ -146,52 +110,32 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return CLUSTERS["kafka"]
 
 
-class Query:
-    """A query's enumerator, called as Spark calls it, and how often each offset was read."""
+class Query(engine.Query):
+    """A query, and how often it has read each offset."""
 
     def __init__(self, service: InMemoryMetadataService | None = None, **options: str) -> None:
         defaults = {"startingOffsets": "earliest", "partition.discovery.interval.ms": "50"}
         if service is None:
             defaults["kafka.bootstrap.servers"] = "b:1"
-        settings = configure_source(defaults | options, SourceObjects(metadata_service=service))
-        self.enumerator = SourceEnumerator(settings)
-        self.offset: Mapping[str, Any] = MARKER
+        super().__init__(defaults | options, SourceObjects(metadata_service=service))
         self.read: Counter[tuple[str, int, int]] = Counter()
-        self.batches = 0
 
-    def step(self) -> bool:
+    def step(self, *, limited: bool = True) -> bool:
         """One trigger; whether there was a batch."""
-        end = json.loads(json.dumps(self.enumerator.latest_offset(self.offset, limited=True)))
-        if end == self.offset:
-            return False
-        for task in self.enumerator.tasks(self.offset, end):
+        before = len(self.log)
+        super().step(limited=limited)
+        return len(self.log) > before
+
+    def _run(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> int:
+        for task in self.enumerator.tasks(start, end):
             for r in task.ranges:
                 self.read.update((r.topic, r.partition, offset) for offset in range(r.start, r.end))
-        self.offset = end
-        self.batches += 1
-        return True
+        return 0
 
-    def run(self, seconds: float) -> None:
-        """Trigger after trigger, for some time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not self.step():
-                time.sleep(0.01)
+    def cluster(self) -> ClusterOffsets:
+        """The cluster in the last document."""
+        return decode(self.document).clusters["kafka"]
 
-    def run_until(self, condition: Callable[[], bool]) -> None:
-        """Trigger after trigger, until something is so."""
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline, self.events
-            if not self.step():
-                time.sleep(0.01)
-
-    @property
-    def document(self) -> Document:
-        """The last document."""
-        return decode(self.offset)
-
-    @property
     def events(self) -> list[str]:
         """What was said."""
         events = [event for event in self.enumerator.report()["events"] if not event["text"].startswith("metadata: ")]
@@ -209,7 +153,7 @@ def start() -> Iterator[Callable[..., Query]]:
 
     yield make
     for query in queries:
-        query.enumerator.close()
+        query.close()
 
 
 # --- slow links ---------------------------------------------------------------------------------------------------
@@ -227,17 +171,17 @@ def test_a_pattern_behind_a_slow_link_reads_each_record_once(
     cluster.delay_s = delay_s
     query = start(subscribePattern="orders-.*", **extra)
     query.run_until(lambda: len(query.read) == 300)
-    stops = query.document.clusters["kafka"].stops
+    stops = query.cluster().stops
     cluster.topics["orders-3"] = ("id3", [50])
     if "endingOffsets" not in extra:
         query.run_until(lambda: len(query.read) == 350)
     cluster.topics["orders-1"][1][0] = 120
-    query.run(7 * delay_s)
+    query.run_for(7 * delay_s)
 
     assert set(query.read.values()) == {1}
-    assert not [event for event in query.events if event.startswith("warning")]
+    assert not [event for event in query.events() if event.startswith("warning")]
     if "endingOffsets" in extra:
-        assert stops.items() <= query.document.clusters["kafka"].stops.items()
+        assert stops.items() <= query.cluster().stops.items()
         assert query.read["orders-1", 0, 100] == 0
     else:
         assert len(query.read) == 370
@@ -252,9 +196,9 @@ def test_a_listed_topic_that_is_new_does_not_hold_up_the_others(cluster: Cluster
     described, Connection.topics = Connection.topics, lambda self, names: (gate.wait(), described(self, names))[1]  # type: ignore[method-assign]
     try:
         service.set_streams([stream("orders-1", "orders-2")])
-        query.run(0.3)
-        assert set(query.document.clusters["kafka"].topics) == {"orders-1"}
-        assert not [event for event in query.events if event.startswith("warning")]
+        query.run_for(0.3)
+        assert set(query.cluster().topics) == {"orders-1"}
+        assert not [event for event in query.events() if event.startswith("warning")]
     finally:
         gate.set()
         Connection.topics = described  # type: ignore[method-assign]
@@ -276,10 +220,10 @@ def test_an_outage_of_an_isolated_cluster_removes_nothing(
     """By a pattern, the topics of the document are wanted also while nobody can say which topics there are."""
     query = start(subscribePattern="orders-.*", **ISOLATE, **retention)
     query.run_until(lambda: len(query.read) == 300)
-    batches = query.batches
+    batches = len(query.log)
     cluster.dead = True
-    query.run(0.5)
-    assert query.batches == batches
+    query.run_for(0.5)
+    assert len(query.log) == batches
     cluster.dead = False
     cluster.topics["orders-2"][1][0] = 110
     query.run_until(lambda: len(query.read) == 310)
@@ -296,11 +240,11 @@ def test_nothing_is_planned_of_an_isolated_cluster_that_is_silent(
     for query in (isolating, failing):
         query.step()
     cluster.gate.clear()
-    isolating.run(0.5)  # its look at the cluster may rest after an answer, for longer the busier the machine is
-    batches = isolating.batches, failing.batches
-    isolating.run(0.5)
-    failing.run_until(lambda: failing.batches > batches[1])
-    assert isolating.batches == batches[0]
+    isolating.run_for(0.5)  # its look at the cluster may rest after an answer, for longer the busier the machine is
+    batches = len(isolating.log), len(failing.log)
+    isolating.run_for(0.5)
+    failing.run_until(lambda: len(failing.log) > batches[1])
+    assert len(isolating.log) == batches[0]
     cluster.gate.set()
     isolating.run_until(lambda: len(isolating.read) == 200)
     assert set(isolating.read.values()) == {1}
@@ -313,7 +257,7 @@ def test_a_restart_during_an_outage_removes_nothing(cluster: Cluster, start: Cal
     first.run_until(lambda: len(first.read) == 300)
     cluster.dead = True
     second = start(**options)
-    second.offset = first.offset
+    second.log = [*first.log]
     second.enumerator.prepare_available_now()
     assert not second.step()
 
@@ -323,9 +267,9 @@ def test_a_pattern_that_was_changed_removes_what_does_not_match(cluster: Cluster
     first = start(subscribePattern="orders-.*")
     first.run_until(lambda: len(first.read) == 300)
     second = start(subscribePattern="orders-1")
-    second.offset = first.offset
-    second.run_until(lambda: set(second.document.clusters["kafka"].topics) == {"orders-1"})
-    assert second.events == ["info: Cluster 'kafka', topic 'orders-2' was removed; 0 records are left unread"]
+    second.log = [*first.log]
+    second.run_until(lambda: set(second.cluster().topics) == {"orders-1"})
+    assert second.events() == ["info: Cluster 'kafka', topic 'orders-2' was removed; 0 records are left unread"]
 
 
 # --- topics that are gone -------------------------------------------------------------------------------------------
@@ -346,21 +290,12 @@ def test_a_deleted_topic_with_unread_records_is_data_loss(
     # Batches may be planned before the end of the topic is noticed.
     assert (caught.value.start, caught.value.end) in {(start, 100) for start in range(20, 100, 20)}
     assert f"{caught.value.end - caught.value.start} records are left unread" in str(caught.value)
-    lenient.run_until(lambda: "orders-2" not in lenient.document.clusters["kafka"].topics)
+    lenient.run_until(lambda: "orders-2" not in lenient.cluster().topics)
     (left,) = re.findall(
-        r"warning: Cluster 'kafka', topic 'orders-2' was deleted; (\d+) rec", "\n".join(lenient.events)
+        r"warning: Cluster 'kafka', topic 'orders-2' was deleted; (\d+) rec", "\n".join(lenient.events())
     )
     lenient.run_until(lambda: len(lenient.read) == 300 - int(left))
     assert int(left) in {20, 80}
-
-
-def test_a_deleted_topic_that_was_read_to_its_end_is_no_loss(cluster: Cluster, start: Callable[..., Query]) -> None:
-    """Its last known end says so."""
-    query = start(subscribePattern="orders-.*")
-    query.run_until(lambda: len(query.read) == 300)
-    del cluster.topics["orders-2"]
-    query.run_until(lambda: "orders-2" not in query.document.clusters["kafka"].topics)
-    assert "info: Cluster 'kafka', topic 'orders-2' was deleted; 0 records are left unread" in query.events
 
 
 def test_a_topic_that_was_deleted_while_the_query_was_down_may_be_a_loss(
@@ -371,7 +306,7 @@ def test_a_topic_that_was_deleted_while_the_query_was_down_may_be_a_loss(
     first.run_until(lambda: len(first.read) == 300)
     del cluster.topics["orders-2"]
     second = start(subscribePattern="orders-.*")
-    second.offset = first.offset
+    second.log = [*first.log]
     second.enumerator.prepare_available_now()
     with pytest.raises(DataLossError, match="an unknown number of records are left unread"):
         second.step()
@@ -382,7 +317,7 @@ def test_a_topic_that_is_unknown_for_a_moment_is_not_deleted(cluster: Cluster, s
     query = start(subscribePattern="orders-.*")
     query.step()
     cluster.unknown = {"orders-1", "orders-2"}
-    query.run(0.15)
+    query.run_for(0.15)
     cluster.unknown = set()
     cluster.topics["orders-2"][1][0] = 110
     query.run_until(lambda: len(query.read) == 310)
@@ -394,8 +329,8 @@ def test_a_topic_that_may_not_be_seen_is_not_deleted(cluster: Cluster, start: Ca
     query = start(subscribe="orders-1,orders-2")
     query.step()
     cluster.denied = {"orders-2"}
-    query.run(0.6)
-    assert any("'orders-2' is not visible to this user" in event for event in query.events)
+    query.run_for(0.6)
+    assert any("'orders-2' is not visible to this user" in event for event in query.events())
     cluster.denied = set()
     cluster.topics["orders-2"][1][0] = 110
     query.run_until(lambda: len(query.read) == 310)
@@ -414,8 +349,8 @@ def test_a_topic_that_the_first_look_misses_starts_at_the_time_of_the_first_star
     query = start(subscribe="orders-1,orders-2,orders-3", startingOffsets="latest")
     query.step()
     cluster.unknown = set()
-    query.run_until(lambda: "orders-1" in query.document.clusters["kafka"].topics)
-    query.run_until(lambda: not query.document.clusters["kafka"].unseen)
+    query.run_until(lambda: "orders-1" in query.cluster().topics)
+    query.run_until(lambda: not query.cluster().unseen)
     cluster.topics["orders-3"] = ("id3", [5])
     query.run_until(lambda: len(query.read) == 7)
     assert sorted(query.read) == [("orders-1", 0, 99), ("orders-1", 1, 99), *(("orders-3", 0, n) for n in range(5))]
@@ -430,7 +365,7 @@ def test_a_missing_topic_does_not_have_all_others_described(cluster: Cluster, st
     cluster.leaderless = {TP("t0", 0)}
     names = ",".join([*cluster.topics, "missing"])
     query = start(subscribe=names, **{"partition.discovery.interval.ms": "300000"})
-    query.run(0.4)
+    query.run_for(0.4)
     assert cluster.described[0] == 51
     assert len(cluster.described) > 3
     assert set(cluster.described[1:]) == {2}
@@ -479,14 +414,6 @@ class FailingService(InMemoryMetadataService):
         if self.down:
             raise OSError("503")
         return super().get_all_streams()
-
-
-def test_a_bounded_query_of_an_unknown_stream_says_so(cluster: Cluster, start: Callable[..., Query]) -> None:
-    """Its metadata is asked for once: it would wait for ever."""
-    service = InMemoryMetadataService([stream("orders-1")])
-    query = start(service, **{"stream-ids": "s,wrong", "endingOffsets": "latest"})
-    with pytest.raises(ConfigurationError, match="does not know the stream 'wrong'"):
-        query.step()
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
