@@ -37,8 +37,9 @@ _STOP_TIMEOUT_S = 20
 _ADMIN_TIMEOUT_S = 15
 _LOG_TAIL_BYTES = 4000
 
-# The broker's own word that all its listeners are open and that the controllers let clients in (KafkaBroker.STARTED_MESSAGE).
-# A connection to its ports proves less: another process may hold one of them, and Kafka ends a moment later.
+# The broker's own word that all its listeners are open and that the controllers let clients in: Kafka's
+# KafkaBroker.STARTED_MESSAGE. A connection to its ports proves less: another process may hold one of them, and Kafka
+# ends a moment later.
 _STARTED = b"Kafka Server started"
 _SHOWN = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
 
