@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -38,6 +36,12 @@ _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20
 _ADMIN_TIMEOUT_S = 15
 _LOG_TAIL_BYTES = 4000
+
+# The broker's own word that all its listeners are open and that the controllers let clients in: Kafka's
+# KafkaBroker.STARTED_MESSAGE. A connection to its ports proves less: another process may hold one of them, and Kafka
+# ends a moment later.
+_STARTED = b"Kafka Server started"
+_SHOWN = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
 
 # Java's start is most of a test broker's life: the quick compiler and the smallest collector.
 _SMALL_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -138,10 +142,10 @@ class KafkaBroker:
         return properties
 
     def start(self) -> Self:
-        """Start the broker and wait until it answers; do nothing if it is running.
+        """Start the broker and wait until it has started; do nothing if it is running.
 
         Raises:
-            BrokerError: If Java or Maven is missing, or if the broker does not answer within 60 s. The message ends with
+            BrokerError: If Java or Maven is missing, or if the broker does not start within 60 s. The message ends with
                 the end of the broker's log.
         """
         if self.is_running:
@@ -295,7 +299,7 @@ class KafkaBroker:
         config.write_text(as_properties(configuration | self._properties), encoding="ascii")
 
         command = [java, *self._jvm, "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command += ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
+        command += [_SHOWN, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
         log = self._folder / "broker.log"
         with log.open("ab") as output:
             log_start = output.tell()
@@ -303,7 +307,7 @@ class KafkaBroker:
                 if not (data / "meta.properties").exists():
                     _format(command, config, node.cluster_id, output)
                 self._spawn([*command, "kafka.Kafka", str(config)], output)
-                self._await_answer(node)
+                self._await_start(node, log, log_start)
             except BrokerError as error:
                 self.kill()
                 tail = log.read_bytes()[log_start:][-_LOG_TAIL_BYTES:].decode(errors="replace")
@@ -329,13 +333,13 @@ class KafkaBroker:
             raise BrokerError("The broker's process could not be started")
         self._java_pid = int(first_line)
 
-    def _await_answer(self, node: Node) -> None:
+    def _await_start(self, node: Node, log: Path, log_start: int) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _answers(node):
+        while _STARTED not in log.read_bytes()[log_start:]:
             if not self.is_running:
                 raise BrokerError(f"The broker on port {node.client} ended while it was starting")
             if time.monotonic() > deadline:
-                raise BrokerError(f"The broker on port {node.client} did not answer within {_START_TIMEOUT_S} s")
+                raise BrokerError(f"The broker on port {node.client} did not start within {_START_TIMEOUT_S} s")
             time.sleep(0.05)
 
 
@@ -345,14 +349,6 @@ def _format(command: list[str], config: Path, cluster_id: str, output: IO[bytes]
     done = subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
     if done.returncode != 0:
         raise BrokerError(f"The broker's folder {config.parent} could not be formatted; check the broker's properties")
-
-
-def _answers(node: Node) -> bool:
-    try:
-        socket.create_connection((HOST, node.client), timeout=1).close()
-        return bool(admin_client(f"{HOST}:{node.internal}").list_topics(timeout=2).brokers)
-    except (OSError, KafkaException):
-        return False
 
 
 def admin_client(address: str) -> AdminClient:
