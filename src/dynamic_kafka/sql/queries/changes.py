@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from pyspark.errors import AnalysisException
@@ -18,6 +18,11 @@ from dynamic_kafka.sql.queries.text import is_projection, selects_all, with_row_
 from dynamic_kafka.sql.tables.table import KafkaTable
 
 __all__ = ["rows_for"]
+
+_INSTEAD_OF_WHERE = (
+    "Instead of WHERE, give the kind of each row in the last column of the SELECT: CASE WHEN condition THEN row_kind "
+    "ELSE '-D' END AS row_kind"
+)
 
 
 def rows_for(
@@ -64,13 +69,14 @@ def _check_upserts(table: Table, query: str, names: Sequence[str] | None, catalo
     for text in catalog.texts_of(query):
         tree = parse_query(text).tree
         for select in [] if tree is None else tree.find_all(exp.Select):
-            where, used = select.args.get("where"), lineage.in_select(select)
-            if where is not None and used is not None and (columns := ", ".join(sorted(used(where)))):
-                raise ConfigurationError(
-                    f"{reads}. Rows that no longer satisfy the condition on {columns} would stay in table {table.name}. "
-                    "Instead of WHERE, give the kind of each row in the last column of the SELECT: CASE WHEN condition THEN "
-                    "row_kind ELSE '-D' END AS row_kind"
-                )
+            if (used := lineage.in_select(select)) is None:
+                continue
+            for condition, advice in _conditions(select):
+                if columns := ", ".join(sorted(used(condition))):
+                    raise ConfigurationError(
+                        f"{reads}. Rows that no longer satisfy the condition on {columns} would stay in table {table.name}. "
+                        f"{advice}"
+                    )
     given = [values for _, values in lineage.of_query(parse_query(query).tree)]
     for name, values in zip(names or [column.name for column in table.definition.written], given, strict=False):
         if name in table.key_columns and (columns := ", ".join(sorted(values))):
@@ -78,6 +84,20 @@ def _check_upserts(table: Table, query: str, names: Sequence[str] | None, catalo
                 f"{reads}. When {columns} changes, the row with the old key would stay in table {table.name}. Materialize "
                 "the changes first, and write the result"
             )
+
+
+def _conditions(select: exp.Select) -> Iterator[tuple[exp.Expr, str]]:
+    """Return what decides which rows a SELECT has, with advice: WHERE, and conditions of joins that leave rows out."""
+    if (where := select.args.get("where")) is not None:
+        yield where, _INSTEAD_OF_WHERE
+    for join in select.args.get("joins") or []:
+        of_using = map(exp.column, join.args.get("using") or [])
+        parts: list[exp.Expr] = [*filter(None, [join.args.get("on")]), *of_using]
+        if join.side == "LEFT":
+            joined = join.this.alias_or_name.lower()
+            parts = [column for part in parts for column in part.find_all(exp.Column) if column.table.lower() == joined]
+        for part in parts:
+            yield part, "Materialize the changes first, and join the result"
 
 
 class _Lineage:
@@ -105,12 +125,19 @@ class _Lineage:
         if not any(map(self._of_relation, relations(select))):
             return None
         of_column = column_finder(select, self._of_relation)
+        others = {relation.alias_or_name.lower() for relation in relations(select) if self._is_other_table(relation)}
 
-        def used(part: exp.Expr) -> frozenset[str]:
-            found = ((column.name, of_column(column)) for column in part.find_all(exp.Column))
-            return frozenset().union(*({name} if values is None else values for name, values in found))
+        def of_one(column: exp.Column) -> frozenset[str]:
+            if (values := of_column(column)) is not None:
+                return values
+            return frozenset() if column.table.lower() in others else frozenset({column.name})
 
-        return used
+        return lambda part: frozenset().union(*map(of_one, part.find_all(exp.Column)))
+
+    def _is_other_table(self, relation: exp.Expr) -> bool:
+        known = isinstance(relation, exp.Table) and part_of_with(relation) is None
+        found = self._catalog.tables.get(relation.name.lower()) if known else None
+        return found is not None and not (isinstance(found, KafkaTable) and found.upsert)
 
     def _of_relation(self, relation: exp.Expr) -> Mapping[str, frozenset[str]]:
         """Return the columns of a table, a view or a sub-query by their names in lower case, and what each depends on."""
