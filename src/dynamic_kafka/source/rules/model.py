@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from dynamic_kafka.continuation import Continues
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.evidence import MoveRequest, Placement
+from dynamic_kafka.source.document.offsets import ClusterOffsets
 
 __all__ = [
     "ClusterView",
@@ -20,6 +21,7 @@ __all__ = [
     "OffsetRequest",
     "Purpose",
     "ReadPolicy",
+    "Unread",
 ]
 
 
@@ -139,3 +141,33 @@ class Event(NamedTuple):
 
     level: Literal["info", "warning"]
     text: str
+
+
+class Unread(NamedTuple):
+    """The number of records that are left unread: at least `known` and, if `exact`, no more."""
+
+    known: int
+    exact: bool
+
+    @classmethod
+    def of(cls, tps: Iterable[KafkaTopicPartition], state: ClusterOffsets, view: ClusterView | None) -> Unread:
+        """Return it of partitions of a cluster, by the ends that the view shows; None has no ends."""
+        known, exact = 0, view is not None
+        for tp in tps:
+            if view is not None and tp in state.ranges:
+                end = view.ends.get(tp, view.last_ends.get(tp))
+                known += max(0, (end or 0) - state.ranges[tp][1])
+                exact &= end is not None and (tp in view.ends or tp.topic in view.missing)
+            else:
+                exact = False
+        return cls(known, exact)
+
+    @property
+    def some(self) -> bool:
+        """Whether records are, or may be, left."""
+        return self.known > 0 or not self.exact
+
+    def __str__(self) -> str:
+        if self.exact:
+            return str(self.known)
+        return f"at least {self.known}" if self.known else "an unknown number of"

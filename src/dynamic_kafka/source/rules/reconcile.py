@@ -44,11 +44,10 @@ move to a cluster that continues another one. No position is forgotten before th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from dynamic_kafka.continuation import continues_to_json
 from dynamic_kafka.errors import DataLossError, may_not
@@ -72,6 +71,7 @@ from dynamic_kafka.source.rules.model import (
     OffsetRequest,
     Purpose,
     ReadPolicy,
+    Unread,
 )
 
 __all__ = ["Reconciled", "reconcile"]
@@ -219,35 +219,6 @@ def _is_done(
     )
 
 
-class _Unread(NamedTuple):
-    """The number of records that are left unread: at least `known` and, if `exact`, no more."""
-
-    known: int
-    exact: bool
-
-    @classmethod
-    def of(cls, tps: Iterable[KafkaTopicPartition], state: ClusterOffsets, view: ClusterView | None) -> _Unread:
-        known, exact = 0, view is not None
-        for tp in tps:
-            if view is not None and tp in state.ranges:
-                end = view.ends.get(tp, view.last_ends.get(tp))
-                known += max(0, (end or 0) - state.ranges[tp][1])
-                exact &= end is not None and (tp in view.ends or tp.topic in view.missing)
-            else:
-                exact = False
-        return cls(known, exact)
-
-    @property
-    def some(self) -> bool:
-        """Whether records are, or may be, left."""
-        return self.known > 0 or not self.exact
-
-    def __str__(self) -> str:
-        if self.exact:
-            return str(self.known)
-        return f"at least {self.known}" if self.known else "an unknown number of"
-
-
 class _Reconciliation:
     """One application of the rules; collects requests and events."""
 
@@ -370,9 +341,9 @@ class _Reconciliation:
         partitions = cache(state.partitions_by_topic)
         for topic in sorted(state.topics.keys() & view.missing & set(wanted)):
             tps = partitions().get(topic, [])
-            unread = _Unread.of(tps, state, view)
+            unread = Unread.of(tps, state, view)
             if unread.some:
-                left = [tp for tp in tps if _Unread.of([tp], state, view).some]
+                left = [tp for tp in tps if Unread.of([tp], state, view).some]
                 self._fail_if_lost(name, state, left, view, f"the topic was deleted; {unread} records are left unread")
             self._cut(name, state, topic, tps, unread, verb="deleted")
 
@@ -428,7 +399,7 @@ class _Reconciliation:
             drain = self.policy.drain or topic in leaving
             tps = partitions().get(topic, [])
             read = [tp for tp in tps if tp in state.ranges]
-            unread = _Unread.of(tps, state, view)
+            unread = Unread.of(tps, state, view)
             gone = view is None or topic in view.missing
             if drain and topic not in state.draining and not gone:
                 state.draining.add(topic)
@@ -452,7 +423,7 @@ class _Reconciliation:
         state: ClusterOffsets,
         topic: str,
         tps: list[KafkaTopicPartition],
-        unread: _Unread,
+        unread: Unread,
         *,
         verb: str,
     ) -> None:
