@@ -27,11 +27,12 @@ from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import FOR_EVER, first_rows, records, rows
 from tests.spark.test_lineage import Server
+from tests.spark.test_metrics import address_of, get
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 
 DOCS = Path(__file__).parents[2] / "docs"
-TRIED = ("reading", "writing", "sql", "history", "event-time", "operations", "from-spark-kafka")
+TRIED = ("reading", "writing", "sql", "history", "event-time", "operations", "from-spark-kafka", "metrics")
 # Three blocks of sql.md are fragments, which need Delta's and Iceberg's JARs or PostgreSQL: see `examples/debezium`.
 ELSEWHERE = {"from-confluent-kafka", "from-flink", "migration", "platforms", "security"}
 """Their programs are run by test_tutorials.py, test_submit.py and the tests of security."""
@@ -87,6 +88,7 @@ class Guides:
             **dict.fromkeys(("s3a://bucket", "s3://bucket"), str(folder)),
             **dict.fromkeys(("s3a://archive", "s3a://lake"), str(folder / "archives")),
             "/tmp/": f"{folder}/",
+            '"metrics.port", "9100"': '"metrics.port", "0"',
         }
         (streams,) = self.blocks("reading", "yaml")
         (folder / "streams.yaml").write_text(streams.partition("      properties:")[0])  # the test has no TLS
@@ -143,7 +145,9 @@ def streams(spark: SparkSession, cluster: KafkaBroker, topic: str) -> DataStream
 def test_each_guide_is_tried() -> None:
     """Here, or by the test that is named above."""
     with_code = {
-        page.stem for page in (DOCS / "guides").glob("*.md") if re.search("^```(python|sql)$", page.read_text(), re.M)
+        page.stem
+        for page in [*DOCS.glob("guides/*.md"), *DOCS.glob("reference/*.md"), *DOCS.glob("explanations/*.md")]
+        if re.search("^```(python|sql)$", page.read_text(), re.M)
     }
     assert with_code <= {*TRIED, *ELSEWHERE}
 
@@ -297,3 +301,11 @@ def test_from_spark(spark: SparkSession, guides: Guides) -> None:
     """The program of Spark's source with another format."""
     (block,) = guides.blocks("from-spark-kafka", "python")
     assert count(guides.run(block, {"spark": spark})["df"]) == _ORDERS
+
+
+def test_metrics(spark: SparkSession, guides: Guides) -> None:
+    """The reference: a query with a page for people."""
+    (first,) = guides.blocks("../reference/metrics", "python")
+    rows = guides.run(first, {"spark": spark})["rows"]
+    query = rows.writeStream.format("noop").start()
+    assert "orders" in get(f"{address_of(query)}status.json")
