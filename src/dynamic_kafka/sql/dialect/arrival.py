@@ -7,7 +7,7 @@ of their offsets, and those of several partitions in any order. So the offset de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -16,9 +16,7 @@ from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import part_of_with, parts_of
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
+from dynamic_kafka.sql.dialect.scope import Translating
 
 __all__ = [
     "ARRIVAL",
@@ -98,7 +96,7 @@ def differs_in_streams(tree: exp.Query) -> bool:
     )
 
 
-def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
+def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
     """Give a SELECT's rows the column with their offset. Return False if they do not arrive in an order, as after a join.
 
     Raises:
@@ -115,7 +113,7 @@ def with_arrival(t: Translator, select: exp.Select, streams: Streams) -> bool:
 _WAY = "Write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
 
 
-def _arrive(t: Translator, node: exp.Expr, streams: Streams) -> bool:
+def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
         call = node.this
         if called(call) not in WINDOW_TABLES or not call.expressions:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.functions.documents import number_in_json
-from dynamic_kafka.sql.dialect.functions.rules import Call, called
+from dynamic_kafka.sql.dialect.functions.rules import Call, Writing, called
+from dynamic_kafka.sql.dialect.scope import Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
 from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
 from dynamic_kafka.sql.parser.types import read_type
 from dynamic_kafka.sql.tables.types import FlinkType, cast_type, kind_of, name_of
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
 
 __all__ = ["cast", "target_of", "typed_literal"]
 
@@ -121,7 +117,7 @@ def _to_text(call: Call, target: FlinkType) -> str:
     return f"rpad({text}, {length}, ' ')" if target.name == "CHAR" else f"left({text}, {length})"
 
 
-def _digits(t: Translator, node: exp.Expr) -> int | None:
+def _digits(t: Writing, node: exp.Expr) -> int | None:
     """Return how many digits of a second the type of a time has in Flink, None if that is not known here."""
     node = node.unnest()
     if isinstance(node, exp.Column):
@@ -146,7 +142,7 @@ def _flink_type(text: str) -> FlinkType | None:
     return found
 
 
-def typed_literal(translator: Translator, node: exp.Cast) -> str:
+def typed_literal(translator: Translating, node: exp.Cast) -> str:
     """Return a literal with a type in front, such as `TIMESTAMP '2020-01-01 00:00:00'`, which has no time zone in Flink."""
     kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
     if not isinstance(node.this, exp.Literal):

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import called
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, aligned, table_window
 from dynamic_kafka.sql.tables.types import kind_of
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
 
 __all__ = ["elements", "export_window", "exported_window", "joined", "named_bounds", "windowed"]
 
 
-def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
+def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
     """Return a window table function: its rows with their window, or with the bounds of it if they are not grouped by it."""
     scope = t.scope
     assert scope is not None
@@ -58,7 +54,7 @@ def windowed(t: Translator, table: exp.Table, call: exp.Anonymous) -> str:
     return f"(SELECT {columns}, {bounds} FROM ({inner})) AS `{alias}`"
 
 
-def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
+def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
     """Return whether a column is the time of the windows that a sub-query is grouped by, and let it return them, too.
 
     Spark knows the event time of windows of windows only by the windows themselves.
@@ -72,7 +68,7 @@ def _has_windows(t: Translator, data: exp.Expr, time: str) -> bool:
     return True
 
 
-def export_window(t: Translator, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
+def export_window(t: Translating, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
     """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked `by` their bounds.
 
     Spark knows the event time of these rows only by the windows themselves.
@@ -109,7 +105,7 @@ def named_bounds(query: exp.Select) -> dict[str, str]:
     return {part.alias_or_name.lower(): suffix(part.unalias()) for part in query.expressions}
 
 
-def exported_window(t: Translator) -> str:
+def exported_window(t: Translating) -> str:
     """Return the window that the rows of this SELECT have or are grouped by."""
     scope = t.scope
     assert scope is not None
@@ -123,7 +119,7 @@ def exported_window(t: Translator) -> str:
     raise t.refuse(scope.select, "The windows of this sub-query are not known: GROUP BY them")
 
 
-def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
+def _check_keys(t: Translating, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
     """Raise unless the keys of a session are those of the GROUP BY."""
     keys = {key.name.lower() for key in by}
     groups = {node.name.lower() or t.sql(node) for node in group}
@@ -133,7 +129,7 @@ def _check_keys(t: Translator, call: exp.Anonymous, by: list[exp.Expr], group: S
         )
 
 
-def joined(t: Translator, join: exp.Join) -> str:
+def joined(t: Translating, join: exp.Join) -> str:
     """Return a join with the elements of an array."""
     outer = (join.side or "").upper() == "LEFT"
     on = join.args.get("on")
@@ -142,7 +138,7 @@ def joined(t: Translator, join: exp.Join) -> str:
     return f" {'LEFT' if outer else 'CROSS'} JOIN {t.sql(join.this)}{' ON TRUE' if outer else ''}"
 
 
-def elements(t: Translator, node: exp.Unnest) -> str:
+def elements(t: Translating, node: exp.Unnest) -> str:
     """Return the elements of an array or a map as a table."""
     alias = node.args.get("alias")
     columns = [t.sql(column) for column in (alias.args.get("columns") or [])] if alias else []

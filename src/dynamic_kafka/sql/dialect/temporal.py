@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -16,12 +16,9 @@ from sqlglot import exp
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
 from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, name_in, part_of_with
-from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.scope import Scope, Translating
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.types import is_whole, kind_of, read_as_utc
-
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
 
 __all__ = ["Versioned", "Versions", "join_versions", "processing_times"]
 
@@ -59,7 +56,7 @@ class Versions(Protocol):
         """Return the columns of a table or view, in lower case, that are processing times."""
 
 
-def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | None) -> None:
+def join_versions(t: Translating, scope: Scope, index: int, versions: Versions | None) -> None:
     """Write a temporal join of a SELECT, given by its index. The tables and joins before it are written.
 
     Raises:
@@ -93,7 +90,7 @@ def join_versions(t: Translator, scope: Scope, index: int, versions: Versions | 
     _as_of(t, scope, index, time, found)
 
 
-def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
+def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
     """Replace the tables of a SELECT up to a join by the rows with their versions."""
     joins: list[exp.Join] = scope.select.args["joins"]
     relation, join = scope.select.args["from_"].this, joins[index]
@@ -153,7 +150,7 @@ def _as_of(t: Translator, scope: Scope, index: int, time: exp.Expr, right: Versi
     scope.in_rows = [*before, name]
 
 
-def _columns(t: Translator, select: exp.Select, table: str, source: str) -> Sequence[str]:
+def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Sequence[str]:
     """Return the columns of a table in a FROM."""
     found = t.type_in(f"struct(`{table}`.*)", source)
     if found is None or kind_of(found) != "StructType":
@@ -162,7 +159,7 @@ def _columns(t: Translator, select: exp.Select, table: str, source: str) -> Sequ
     return names
 
 
-def _condition(t: Translator, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
+def _condition(t: Translating, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
     """Return what the columns of the PRIMARY KEY are equal to, in their order, and the other conditions."""
     name = join.this.alias_or_name
     columns = {column.lower() for column in right.columns}
@@ -220,7 +217,7 @@ def _full_name(table: exp.Table) -> str:
     return ".".join(name if database_of(name) else name[-1:])
 
 
-def _name_of(t: Translator, node: exp.Expr) -> str:
+def _name_of(t: Translating, node: exp.Expr) -> str:
     name = node.alias_or_name
     if not name:
         raise t.refuse(node, "A sub-query before a temporal join needs a name: (SELECT ...) AS o")

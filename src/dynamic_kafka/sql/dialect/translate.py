@@ -41,12 +41,12 @@ from dynamic_kafka.sql.dialect.operators import (
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, TimesOf
 from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.types import name_of
 
-__all__ = ["UNKNOWN_TYPE", "Ask", "TimesOf", "Translator", "translate", "translate_expression", "translate_stream"]
+__all__ = ["UNKNOWN_TYPE", "Ask", "Translator", "translate", "translate_expression", "translate_stream"]
 
 UNKNOWN_TYPE = (
     "The type of this is not known (is there such a column?), and what is done with it depends on that: CAST it"
@@ -54,8 +54,6 @@ UNKNOWN_TYPE = (
 
 Ask = Callable[[str], "DataType | None"]
 """Returns the type of the only column of a query for Spark, None if Spark refuses it."""
-TimesOf = Callable[[str], Sequence[tuple[str, str]]]
-"""The function `times_of` of `arrival.Streams`."""
 _SELECT = "SELECT "
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
 

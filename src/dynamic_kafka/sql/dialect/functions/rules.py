@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from dynamic_kafka.sql.dialect.translate import Translator
+from dynamic_kafka.errors import SqlError
 
-__all__ = ["Call", "Refused", "Rule", "called", "is_with_point", "literal_of"]
+__all__ = ["Call", "Refused", "Rule", "Writing", "called", "is_with_point", "literal_of"]
+
+
+class Writing(Protocol):
+    """The methods of `Translator` that the rules of functions call."""
+
+    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
+        """Return the text of a part, which is written once."""
+
+    def type_of(self, node: exp.Expr) -> DataType:
+        """Return the type of a part, which Spark knows."""
+
+    def as_changed(self, node: exp.Expr, text: str) -> str:
+        """Return the text for a part that Spark gets another text for."""
+
+    def is_of_window(self, node: exp.Column) -> bool:
+        """Return whether a column is the start, the end or the time of a window of this SELECT."""
+
+    def refuse(self, node: exp.Expr, problem: str) -> SqlError:
+        """Return the error for a part of the query."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +41,7 @@ class Call:
     aggregation: its FILTER and OVER, as text for Spark; empty otherwise.
     """
 
-    translator: Translator
+    translator: Writing
     node: exp.Anonymous
     name: str
     over: str = ""
