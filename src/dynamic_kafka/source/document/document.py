@@ -87,9 +87,10 @@ class ClusterOffsets:
         """Return the partitions that are read or wait for their first position, in order, by topic."""
         return {topic: list(tps) for topic, tps in groupby(sorted({*self.ranges, *self.unresolved}), itemgetter(0))}
 
-    def copied(self) -> ClusterOffsets:
-        """Return a copy with containers of its own."""
-        return replace(self, **{part.name: copy(getattr(self, part.name)) for part in fields(self)})
+    def copied(self, **changes: Any) -> ClusterOffsets:
+        """Return a copy with containers of its own, and with other values of some fields."""
+        kept = {part.name for part in fields(self)} - changes.keys()
+        return replace(self, **{name: copy(getattr(self, name)) for name in kept}, **changes)
 
     def forget(self, tps: Iterable[KafkaTopicPartition]) -> None:
         """Remove the positions and stops of partitions, and what is known of copies of them."""

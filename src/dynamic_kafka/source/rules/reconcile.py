@@ -85,7 +85,7 @@ _COMMITTED_OR_EARLIEST = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetRe
 
 @dataclass(slots=True)
 class Reconciled:
-    """The result.
+    """The next document, and what it needs and tells.
 
     Args:
         document: The next document, without ranges.
@@ -285,9 +285,7 @@ class _Reconciliation:
         """Return the last state with every range closed at its end."""
         if before is None:
             return ClusterOffsets()
-        state = before.copied()
-        state.ranges = {tp: (end, end) for tp, (_, end) in before.ranges.items()}
-        return state
+        return before.copied(ranges={tp: (end, end) for tp, (_, end) in before.ranges.items()})
 
     def _handle_stopping(self, name: str, state: ClusterOffsets, stopping: KafkaOffsetsInitializer | None) -> None:
         """Drop the stops if the option that made them was taken away or changed; those of draining topics are made again."""
