@@ -86,12 +86,12 @@ def streams_of(settings: SourceSettings) -> list[KafkaStream]:
 
 
 def snapshot_of(settings: SourceSettings) -> Snapshot:
-    """Return the same as a snapshot."""
+    """Return what `streams_of` does, as a snapshot of the clusters and their topics."""
     return make_snapshot(streams_of(settings))
 
 
 def for_one_look(settings: SourceSettings, timeout_s: float) -> SourceSettings:
-    """Return the settings of a source for one look at its clusters, which may take so long."""
+    """Return the settings of a source for looking at its clusters once, within a time limit."""
     timeout_ms = int(timeout_s * 1000)
     return replace(
         settings.with_default_start(KafkaOffsetsInitializer.latest()),

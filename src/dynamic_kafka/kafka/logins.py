@@ -1,4 +1,4 @@
-"""Whether a refused login is tried again: only where it worked before. And the user that a cluster's brokers see.
+"""Logins: when a refused one is tried again, and which user the brokers see.
 
 A login that was never accepted is wrong, and each try may count against the account: the caller raises its error at once. A
 login that was accepted in this process is being replaced. Either the cluster has the new password and the file of the

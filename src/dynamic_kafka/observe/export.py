@@ -1,4 +1,4 @@
-"""The series for others: as text for Prometheus, and pushed to OpenTelemetry.
+"""Export of the series: as text for Prometheus, and by pushing them to OpenTelemetry.
 
 Prometheus's library is prometheus-client (the extra `metrics`). OpenTelemetry's SDK (the extra `otel`) pushes OTLP over
 HTTP: every series becomes an observable instrument with the same name, labels and values, pushed once a minute or as the
@@ -25,7 +25,7 @@ _FRESH_S = 0.5
 
 
 class _Families:
-    """What the library collects from."""
+    """The collector that Prometheus's library reads the series from."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples

@@ -52,7 +52,7 @@ Clients = dict[str, dict[str, tuple[int, Mapping[str, float]]]]
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """What is known of both. Id and name are Spark's, of the query."""
+    """The fields that sources and sinks have in common. `query_id` and `name` are those of the query in Spark."""
 
     first_ms: int
     reported_ms: int
@@ -147,7 +147,7 @@ class QueryParts:
 
 
 class Labels:
-    """The labels of queries, as of all series: each belongs to one query as long as the server runs.
+    """The labels of queries in all series. A label belongs to one query as long as the server runs.
 
     A query is known by Spark's id. Before its first batch it has none, and is known by the random name of its run:
 
@@ -160,8 +160,8 @@ class Labels:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[str, str] = {}  # label -> whose it is
-        self._given: dict[tuple[str, str], str] = {}  # whose, and what it asked for -> label
+        self._owners: dict[str, str] = {}  # label -> the query that has it
+        self._given: dict[tuple[str, str], str] = {}  # the query and the label it asked for -> its label
 
     def of(self, query: QueryParts) -> str:
         """Return the label of a query."""

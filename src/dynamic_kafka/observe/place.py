@@ -101,7 +101,7 @@ def driver() -> Process:
 
 
 def find_or_start(settings: MetricsSettings) -> Address:
-    """Return the address of this driver's server, which is started if there is none: the first query's settings decide.
+    """Return the address of this driver's server. If there is none, start it with these settings.
 
     Raises:
         ConfigurationError: If it cannot be started.

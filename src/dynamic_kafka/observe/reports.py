@@ -161,7 +161,7 @@ class TopicReport(TypedDict):
 
 
 class _Report(TypedDict):
-    """What all reports have.
+    """The fields of every report.
 
     Attributes:
         reporter: A random name: of this run of a source, or of this process for a source or a sink.
@@ -177,13 +177,13 @@ class _Report(TypedDict):
 
 
 class ClusterFacts(TypedDict):
-    """What the report and the status say of a cluster of a source.
+    """The fields of a source's cluster, in reports and in the status.
 
     Attributes:
         cluster: Its name in the metadata.
         kafka_id: Kafka's own cluster.id; "" if it is unknown.
         brokers: The addresses of its brokers, as in the metadata; "" if they are unknown.
-        reason: Why it is in its state; "" if that is as it should be.
+        reason: Why it is in its state; "" if there is no problem.
         seen_ms: The last look that it answered; null if there was none.
         missing: A sentence for each topic that the metadata names and that does not exist.
         commits: The commits of the consumer group's offsets.
@@ -215,7 +215,7 @@ class ClusterReport(ClusterFacts):
 
 
 class SourceFacts(TypedDict):
-    """What the report and the status say of a source.
+    """The fields of a source, in reports and in the status.
 
     Attributes:
         started_ms: The time when the run started.
@@ -330,7 +330,7 @@ class WorkerReport(_Report):
 
 
 class SinkFacts(TypedDict):
-    """What the report and the status say of a sink.
+    """The fields of a sink, in reports and in the status.
 
     Attributes:
         sink: What it writes to: a stream id or topics.

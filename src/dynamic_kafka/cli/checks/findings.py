@@ -13,7 +13,7 @@ class Result(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """It is often right."""
+    """Look at it. Often nothing has to be done."""
     WARNING = "warning"
     """The query runs, but something may go wrong later."""
     ERROR = "error"
@@ -23,7 +23,7 @@ class Result(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a check found, in words, what to do, and where it is; "" if there is nothing to do, or nothing to say."""
+    """The finding of a check: what was found, what to do, and where it is. `remedy` and `where` may be empty."""
 
     result: Result
     what: str
@@ -37,7 +37,7 @@ def ok(what: str, where: str = "") -> Finding:
 
 
 def note(what: str, remedy: str, where: str = "") -> Finding:
-    """Return a finding that is often right."""
+    """Return a finding to look at, for which often nothing has to be done."""
     return Finding(Result.NOTE, what, remedy, where)
 
 

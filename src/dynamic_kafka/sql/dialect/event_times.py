@@ -1,4 +1,4 @@
-"""Event times of streams: where Flink has none they are plain for Spark, too, and where Spark has to see one, it does.
+"""Event times of streams. A time is an event time for Spark where it is one for Flink, and a plain column elsewhere.
 
 In Flink, a join without limits in time and an aggregation without windows take late rows as any others, and their rows have
 no event time. Spark drops late rows in each step with state, as long as a column is an event time. And it takes the rows of
