@@ -319,6 +319,14 @@ class World:
         with self._lock:
             return not self.feeder.on_the_way(before) and not self.ledger.missing(before)
 
+    def wait_published(self, before: int, timeout_s: float) -> None:
+        """Wait until all rows with lower numbers are published, or the query has ended.
+
+        Raises:
+            TimeoutError: If neither comes in time.
+        """
+        wait_until(lambda: self.is_settled(before) or not self.query.is_running, timeout_s, "all rows")
+
     def is_settled_between(self, first: int, before: int) -> bool:
         """Whether all rows with these numbers are published, whatever became of the rows before them."""
         with self._lock:

@@ -180,7 +180,7 @@ def _compare(world: World, before: dict[str, str]) -> None:
     """Compare what was promised since then with the books."""
     mark = world.feeder.next
     try:
-        wait_until(lambda: world.is_settled(mark) or not world.query.is_running, _MOVES_S, "all rows")
+        world.wait_published(mark, _MOVES_S)
     except TimeoutError:
         world.say("  it waits, or rows are missing")
     words = {place: word for place, word in world.query.promised().items() if before.get(place) != word}

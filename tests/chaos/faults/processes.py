@@ -13,6 +13,9 @@ from tests.chaos.declared import GOES_ON, RESTARTS, Outcome, fault
 from tests.chaos.query import command_line, kill_one, processes_below
 from tests.chaos.world import World
 
+_RUNS_TASKS = "pyspark.daemon pyspark.worker"
+_RETRY_S = 60.0
+
 KILLED = Outcome("goes on after a plain restart", error="killed|Connection|terminated|Error")
 
 
@@ -45,11 +48,14 @@ def planner_killed(world: World) -> Iterator[float]:
 
 @fault(GOES_ON, cheap=True)
 def python_workers_killed(world: World) -> Iterator[float]:
-    """All Python processes that run tasks are killed, three times."""
+    """All Python processes that run tasks are killed, three times, each time after all rows are published again."""
     for _ in range(3):
-        for pid in _executor_processes(world):
-            kill_one([pid], what="pyspark.daemon pyspark.worker")
+        # All at once, as a task ends for good when it fails four times: a retry must not meet the second half.
+        for pid in [pid for pid in _executor_processes(world) if _RUNS_TASKS in command_line(pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         yield 2
+        world.wait_published(world.feeder.next, _RETRY_S)
 
 
 @fault(RESTARTS)
