@@ -6,9 +6,10 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -120,6 +121,42 @@ def test_wall_times_are_the_same_in_each_zone(
         assert sorted(str(json.loads(got.value or b"")["ts"]) for got in records(cluster_a, written)) == [
             at.isoformat(" ", "milliseconds").rstrip("0").rstrip(".") for at in times
         ]
+
+
+def test_windows_of_points_in_time_follow_the_wall_clock_in_batches(
+    env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """Windows of TIMESTAMP_LTZ are those of the wall time, also where a clock change leaves out an hour or repeats one."""
+    source, chosen = topic(cluster_a), random.Random(3)
+    times = [int(at.replace(tzinfo=UTC).timestamp() * 1000) + chosen.randrange(43_200_000) for at in wall_times(5)]
+    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"ms": ms})) for ms in times], partition=0)
+    columns = "ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts"
+    create_json(env, "t", columns, cluster_a, source, scan_bounded_mode="latest-offset")
+    settings = env.get_config().set("execution.runtime-mode", "batch")
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    for zone in [*ZONES][1:]:
+        settings.set("table.local-time-zone", zone)
+        wall = [datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)).replace(tzinfo=None) for ms in times]
+        days = [at.replace(hour=0, minute=0, second=0, microsecond=0) for at in wall]
+        hours = [at.replace(minute=0, second=0, microsecond=0) for at in wall]
+        tumbled, hopped, cumulated = (
+            Counter(
+                {
+                    row[:2]: row[3]
+                    for row in answers(env, f"SELECT {BOUNDS}, COUNT(*) FROM TABLE({t}) GROUP BY {BOUNDS}")
+                }
+            )
+            for t in TABLES
+        )
+        assert tumbled == Counter((at, at + day) for at in days)
+        halves = [hour / 2 * ((at.minute >= 30) + before) for at in wall for before in (0, -1)]
+        starts = [at + half for at, half in zip((at for at in hours for _ in range(2)), halves, strict=True)]
+        assert hopped == Counter((at, at + hour) for at in starts)
+        noons = [(at, [at + day / 2] * (when.hour < 12) + [at + day]) for at, when in zip(days, wall, strict=True)]
+        assert cumulated == Counter((start, end) for start, ends in noons for end in ends)
+        last = "TUMBLE_ROWTIME(ts, INTERVAL '1' HOUR)"
+        of_hours = f"SELECT CAST({last} AS TIMESTAMP(3)), COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
+        assert Counter(dict(answers(env, of_hours))) == Counter(at + hour - timedelta(milliseconds=1) for at in hours)
 
 
 HOT = """SELECT a.k, a.n FROM ({counts}) AS a

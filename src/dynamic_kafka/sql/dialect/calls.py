@@ -12,7 +12,7 @@ from dynamic_kafka.sql.dialect.casts import cast
 from dynamic_kafka.sql.dialect.functions.aggregates import distinct
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES, REFUSED, RULES
 from dynamic_kafka.sql.dialect.functions.rules import Call, Rule, called
-from dynamic_kafka.sql.dialect.scope import Translating, bound
+from dynamic_kafka.sql.dialect.scope import Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, group_window
 
 __all__ = ["call_sql", "over"]
@@ -101,4 +101,4 @@ def _group_window(t: Translating, node: exp.Anonymous) -> str:
     suffix = GROUP_WINDOWS[called(node)][1]
     if suffix == "_PROCTIME":
         raise t.refuse(node, f"{node.this} is not known: use current_timestamp()")
-    return t.as_changed(node, bound(window.sql(), suffix) if suffix else window.sql())
+    return t.as_changed(node, window.bound(window.sql(), suffix) if suffix else window.sql())

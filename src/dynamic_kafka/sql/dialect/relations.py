@@ -27,7 +27,8 @@ def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
     columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
     if columns:
         raise t.refuse(table, "Names for all columns of a window are not known: name them in the SELECT")
-    if nested := window.kind in ("TUMBLE", "HOP") and _has_windows(t, data, window.time):
+    of_windows = t.times_of is not None and window.kind in ("TUMBLE", "HOP")
+    if nested := of_windows and _has_windows(t, data, window.time):
         window = replace(window, time=WINDOW, nested=True)
     source = t.sql(data)
     found = t.type_in(f"{WINDOW}.start" if nested else window.time, source)

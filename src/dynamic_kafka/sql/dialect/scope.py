@@ -13,7 +13,7 @@ from sqlglot import exp
 from dynamic_kafka.sql.dialect.functions.rules import Writing
 from dynamic_kafka.sql.dialect.query import relations
 
-__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "TimesOf", "Translating", "Window", "bound"]
+__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "TimesOf", "Translating", "Window"]
 
 BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
 """The columns of a window table function, and what they ask of a window."""
@@ -34,6 +34,7 @@ class Window:
         slide_us: The time between the starts of two windows, or between the ends of two of CUMULATE.
         offset_us: What windows are shifted by.
         nested: True if `time` is the column with the windows that the rows have already.
+        of_wall: True if `time` is the wall time of a TIMESTAMP_LTZ.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Window:
     slide_us: int
     offset_us: int = 0
     nested: bool = False
+    of_wall: bool = False
 
     def sql(self) -> str:
         """Return the window for Spark."""
@@ -70,10 +72,13 @@ class Window:
         return f"SELECT * EXCEPT (__period), {begin} FROM ({of_steps}) WHERE {WINDOW}.end <= __period.end"
 
     def bound(self, window: str, suffix: str) -> str:
-        """Return one of the window's columns, as `bound` does."""
+        """Return one of the window's columns: `_START`, `_END` or `_ROWTIME`."""
         if self.kind == "CUMULATE" and suffix == "_START":
             return f"{window.removesuffix(WINDOW)}{BEGIN}"
-        return bound(window, suffix)
+        if suffix == "_ROWTIME":
+            last = f"({window}.end - INTERVAL '0.001' SECOND)"
+            return f"CAST({last} AS TIMESTAMP)" if self.of_wall else last
+        return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
 
     def keys(self, window: str) -> list[str]:
         """Return what rows of a window have in common."""
@@ -82,13 +87,6 @@ class Window:
     def columns(self) -> tuple[str, ...]:
         """Return the columns that `rows` has besides those of the table."""
         return (WINDOW, BEGIN) if self.kind == "CUMULATE" else (WINDOW,)
-
-
-def bound(window: str, suffix: str) -> str:
-    """Return one of a window's columns: `_START`, `_END` or `_ROWTIME`."""
-    if suffix == "_ROWTIME":
-        return f"({window}.end - INTERVAL '0.001' SECOND)"
-    return f"CAST({window}.{'start' if suffix == '_START' else 'end'} AS TIMESTAMP_NTZ)"
 
 
 @dataclass

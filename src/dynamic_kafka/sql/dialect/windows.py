@@ -1,6 +1,8 @@
 """Windows of time: TUMBLE, HOP, SESSION and CUMULATE, as tables, and but for the last in GROUP BY.
 
-Flink's windows are aligned to the wall clock of the session's time zone, Spark's to UTC.
+Flink's windows are aligned to the wall clock of the session's time zone, Spark's to UTC. In a time zone with clock changes,
+Flink has windows of the wall time. Batches have the same. Streams have windows of the point in time, as Spark knows a
+watermark of nothing else.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ def aligned(t: Translating, call: exp.Expr, window: Window, found: DataType | No
     """
     size, slide = window.size_us, window.slide_us
     zone = "UTC" if found is not None and kind_of(found) == "TimestampNTZType" else t.zone
+    if found is not None and len(offsets_us(zone)) > 1 and t.times_of is None and window.kind != "SESSION":
+        zone, window = "UTC", replace(window, time=f"CAST({window.time} AS TIMESTAMP_NTZ)", of_wall=True)
     if size % slide and window.kind == "HOP":
         raise t.refuse(call, "The size of HOP has to be a multiple of its slide, as in Flink")
     if window.kind == "CUMULATE":
@@ -92,7 +96,8 @@ def aligned(t: Translating, call: exp.Expr, window: Window, found: DataType | No
         raise t.refuse(
             call,
             f"Windows of this size begin with the day or hour of the time zone {zone} in Flink, and its distance from UTC "
-            "changes. Spark's windows do not follow it: SET 'table.local-time-zone' = 'UTC', or use shorter windows",
+            "changes. Spark's windows of a stream do not follow it: SET 'table.local-time-zone' = 'UTC', use shorter "
+            "windows, or read a batch",
         )
     if offset and found is None:
         raise t.refuse(call, "Whether the time of this window has a time zone is not known: CAST it to TIMESTAMP(3)")

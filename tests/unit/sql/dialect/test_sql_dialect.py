@@ -265,11 +265,17 @@ def test_windows_begin_with_the_wall_clock(zone: str, size: str, offset_h: int) 
     assert (int(offset[1]) // 3_600_000_000 if offset else 0) == offset_h
 
 
-def test_windows_of_days_where_clocks_change_are_refused() -> None:
-    """Minutes and hours are not."""
-    with pytest.raises(SqlError, match="America/Los_Angeles"):
-        spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "America/Los_Angeles")
-    spark("SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", "America/Los_Angeles")
+def test_windows_of_days_where_clocks_change() -> None:
+    """Batches have them by the wall clock. In streams they are refused, and windows of minutes and hours are not."""
+    zone = "America/Los_Angeles"
+    days = "SELECT TUMBLE_ROWTIME(ts, INTERVAL '1' DAY) AS last FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)"
+    window = "window(CAST(ts AS TIMESTAMP_NTZ), '86400000000 microseconds')"
+    assert spark(days, zone) == (
+        f"SELECT CAST(({window}.end - INTERVAL '0.001' SECOND) AS TIMESTAMP) AS last FROM t GROUP BY {window}"
+    )
+    with pytest.raises(SqlError, match=zone):
+        stream(days, zone)
+    assert "NTZ" not in stream(days.replace("DAY", "HOUR"), zone)
 
 
 @pytest.mark.parametrize(
@@ -418,11 +424,11 @@ def test_each_rule_stands_beside_an_operator() -> None:
 
 
 def test_windows_of_windows_have_their_event_time() -> None:
-    """Spark knows it by the windows, not by their last moment."""
+    """In a stream, Spark knows it by the windows, not by their last moment."""
     window = "(ts, INTERVAL '1' MINUTE)"
     inner = f"SELECT TUMBLE_ROWTIME{window} AS r, SUM(l) AS l FROM t GROUP BY TUMBLE{window}"
     outer = f"TABLE(TUMBLE(({inner}), DESCRIPTOR(r), INTERVAL '1' HOUR))"
-    text = spark(f"SELECT window_start, SUM(l) FROM {outer} GROUP BY window_start, window_end")
+    text = stream(f"SELECT window_start, SUM(l) FROM {outer} GROUP BY window_start, window_end")
     assert "AS r, SUM(l) AS l, window(ts, '60000000 microseconds') AS __window FROM t" in text
     assert "SELECT * EXCEPT (__window), window(__window, '3600000000 microseconds') AS __window FROM (SELECT" in text
 
