@@ -65,7 +65,7 @@ _COMMIT_OFFSETS = Option(
     boolean,
     shown_default="true with `properties.group.id`, false with `kafka.group.id`",
     doc="If true, the offsets of finished batches are committed to the group, for monitoring only: the query goes on from "
-    "its checkpoint. By default the name of the group's option decides: Flink commits, and Spark never does.",
+    "its checkpoint. The default is Flink's for Flink's name of the group's option, and Spark's for Spark's.",
 )
 _REGISTER_METRICS = Option(
     "register.consumer.metrics",
@@ -306,7 +306,8 @@ _STARTUP_MODE = Option(
 _STARTUP_TIMESTAMP = Option(
     "scan.startup.timestamp-millis",
     _MILLISECONDS,
-    doc="The time, in milliseconds since 1970, of the first record to read; with mode `timestamp`.",
+    doc="The time, in milliseconds since 1970, of the first record to read; with mode `timestamp`. A partition that has no "
+    "record at or after it starts at its end.",
 )
 _STARTUP_OFFSETS = Option(
     "scan.startup.specific-offsets",
@@ -486,8 +487,8 @@ _MAX_RECORDS = Option(
     "maxRecordsPerPartition",
     integer(at_least=1),
     str(Packing().records_per_task),
-    doc="The approximate number of records per task. If it is set, larger partitions are split, and the order of their "
-    "records across tasks is lost.",
+    doc="The approximate number of records per task, up to which small ranges are packed. If you set it, larger partitions "
+    "are split, too, and the order of their records across tasks is lost.",
 )
 # With scan.parallelism a task is worth starting for fewer records than by default: the user asked for the spread.
 _RECORDS_PER_PARALLEL_TASK = 1_000

@@ -128,8 +128,8 @@ class SourceSettings:
         "failOnDataLoss",
         boolean,
         "true",
-        doc="If true, the query fails when records were deleted before they were read. If false, it logs a warning and "
-        "goes on after the gap.",
+        doc="If true, a stream or a batch read fails when records were deleted before they were read. If false, it logs a "
+        "warning and goes on after the gap.",
     )
     skip_offsets: tuple[OffsetRange, ...] = option(
         "skip-offsets",
