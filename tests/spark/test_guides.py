@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 DOCS = Path(__file__).parents[2] / "docs"
 TRIED = ("reading", "writing", "sql", "history", "event-time", "operations", "from-spark-kafka", "metrics")
 # Three blocks of sql.md are fragments, which need Delta's and Iceberg's JARs or PostgreSQL: see `examples/debezium`.
-ELSEWHERE = {"from-confluent-kafka", "from-flink", "migration", "platforms", "security"}
+ELSEWHERE = {"from-confluent-kafka", "from-flink", "migration", "platforms", "security", "testing"}
 """Their programs are run by test_tutorials.py, test_submit.py and the tests of security."""
 _ORDERS, _START_MS = 6, 1_767_225_600_000
 _SCHEMA = {
