@@ -32,10 +32,7 @@ from tests.spark.test_metrics import address_of, get
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 
 DOCS = Path(__file__).parents[2] / "docs"
-TRIED = ("reading", "writing", "sql", "history", "event-time", "operations", "from-spark-kafka", "metrics")
 # Three blocks of sql.md are fragments, which need Delta's and Iceberg's JARs or PostgreSQL: see `examples/debezium`.
-ELSEWHERE = {"from-confluent-kafka", "from-flink", "migration", "platforms", "security", "testing"}
-"""Their programs are run by test_tutorials.py, test_submit.py and the tests of security."""
 _ORDERS, _START_MS = 6, 1_767_225_600_000
 _SCHEMA = {
     "type": "record",
@@ -140,16 +137,6 @@ def streams(spark: SparkSession, cluster: KafkaBroker, topic: str) -> DataStream
     """A stream of a topic from its beginning."""
     options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
     return spark.readStream.format("dynamic-kafka").options(**options)
-
-
-def test_each_guide_is_tried() -> None:
-    """Here, or by the test that is named above."""
-    with_code = {
-        page.stem
-        for page in [*DOCS.glob("guides/*.md"), *DOCS.glob("reference/*.md"), *DOCS.glob("explanations/*.md")]
-        if re.search("^```(python|sql)$", page.read_text(), re.M)
-    }
-    assert with_code <= {*TRIED, *ELSEWHERE}
 
 
 def test_reading(spark: SparkSession, guides: Guides) -> None:
@@ -297,7 +284,7 @@ def test_operations(spark: SparkSession, guides: Guides, tmp_path: Path, monkeyp
     assert {token for _, token, _ in server.events} == {"Bearer secret"}
 
 
-def test_from_spark(spark: SparkSession, guides: Guides) -> None:
+def test_from_spark_kafka(spark: SparkSession, guides: Guides) -> None:
     """The program of Spark's source with another format."""
     (block,) = guides.blocks("from-spark-kafka", "python")
     assert count(guides.run(block, {"spark": spark})["df"]) == _ORDERS

@@ -62,6 +62,22 @@ def test_every_path_that_a_document_names_exists(document: str) -> None:
     assert missing - NOT_HERE == set()
 
 
+def test_the_code_of_each_page_is_run() -> None:
+    """As a program that the page links to, by test_tutorials.py, or by the test with the page's name in test_guides.py."""
+    guides = (ROOT / "tests" / "spark" / "test_guides.py").read_text()
+    of_pages = {page: text for page, text in TEXTS.items() if page.startswith("docs/")}
+    with_code = {page for page, text in of_pages.items() if re.search("^```(python|sql)$", text, re.M)}
+    as_programs = {page for page in with_code if re.search(r"\(\.\./\.\./examples/\w+/\w+\.py\)", of_pages[page])}
+    here = {page for page in with_code if f"def test_{Path(page).stem.replace('-', '_')}(" in guides}
+    assert with_code - as_programs - here == set(), "Add a test with the page's name to tests/spark/test_guides.py"
+    assert {page for page in with_code if "--8<--" in of_pages[page]} <= as_programs, "Link to the program"
+
+
+def test_no_mark_of_an_included_program_is_formatted() -> None:
+    """Of Python in a page, `make format` takes the mark for a comparison: pyproject.toml excludes such pages."""
+    assert [page for page, text in TEXTS.items() if "--8 < --" in text] == []
+
+
 def test_every_page_has_its_place_in_the_navigation() -> None:
     """A page without one would be found by the search only."""
     navigation = re.findall(r'= "([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text())
