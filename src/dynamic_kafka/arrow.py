@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -122,10 +123,17 @@ def _checked(given: Comparison, types: pa.Schema) -> Comparison:
         raise ConfigurationError(
             f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
         )
+    wanted = [one for one in values if one is not None or not several]
     try:
-        same = tuple(pa.array([one for one in values if one is not None or not several], type_).to_pylist())
+        same = tuple(pa.array(wanted, type_).to_pylist())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"The condition on '{name}' needs a value of the type {type_}: {error}") from None
+    for one, other in zip(wanted, same, strict=True):
+        is_nan = isinstance(one, float) and math.isnan(one)
+        if one != other and not is_nan:  # Arrow has cut it, or has taken a number for a time
+            raise ConfigurationError(
+                f"The condition on '{name}' needs a value of the type {type_}, which has {other!r} and not {one!r}"
+            )
     found = Comparison(path, sign, same if several else same[0])
     if expression_of([(found,)], types) is None:
         raise ConfigurationError(f"The condition on '{name}' cannot compare a {type_} with {value!r}")

@@ -95,6 +95,9 @@ def test_a_damaged_message_is_an_error_with_its_place(cluster_a: KafkaBroker, or
         ({"where": [("offset", "=")]}, "is not a column, an operator and a value"),
         ({"where": [((), "=", 1)]}, "is not a column, an operator and a value"),
         ({"where": [("offset", "=", "x")]}, "'offset' needs a value of the type int64"),
+        ({"where": [("offset", "<", 3.5)]}, "'offset' needs a value of the type int64, which has 3 and not 3.5"),
+        ({"where": [("offset", "in", [3, 4.5])]}, "'offset' needs a value of the type int64"),
+        ({"where": [("timestamp", ">", 5)]}, "'timestamp' needs a value of the type timestamp"),
         ({"where": [("offset", ">", 10**30)]}, "'offset' needs a value of the type int64"),
         ({"where": [("timestamp", ">", dt.datetime(2024, 1, 1))]}, "a time without a time zone"),  # noqa: DTZ001
         ({"where": [(("value", "id"), "=", 1)]}, "names a field that 'value' does not have"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -105,3 +107,51 @@ def test_keys_of_upserts_are_read_whatever_a_query_uses(
     create(env, "u", "id INT, name STRING, other STRING, PRIMARY KEY (id) NOT ENFORCED", options)
     assert rows(env, "SELECT name, row_kind FROM u") == [("a", "+U"), ("b", "+U"), (None, "-D")]
     assert rows(env, "SELECT id, row_kind FROM u") == [(1, "+U"), (1, "-D"), (2, "+U")]
+
+
+def test_what_else_reads_a_table_reads_the_whole_one(spark: SparkSession, filled: TableEnvironment) -> None:
+    """Functions, views of Spark, other names of the table, and other threads see all of its columns and rows."""
+    with as_batches(filled):
+        filled.sql_query("SELECT id FROM t")
+        spark.sql("CREATE TEMPORARY FUNCTION counted(a INT) RETURNS BIGINT RETURN a * 0 + (SELECT COUNT(*) FROM t)")
+        spark.sql("CREATE TEMPORARY FUNCTION most() RETURNS STRING RETURN (SELECT MAX(name) FROM t)")
+        spark.sql("CREATE OR REPLACE GLOBAL TEMPORARY VIEW g AS SELECT COUNT(*) AS n FROM t")
+        spark.sql("CREATE OR REPLACE TEMPORARY VIEW w AS SELECT COUNT(*) AS n FROM t")
+        spark.conf.set("x", "' OR '1' = '1")
+        try:
+            for query in (
+                "SELECT id, counted(0) FROM t WHERE id > 9",
+                "SELECT t.id, n FROM t, global_temp.g WHERE t.id > 9",
+                "SELECT t.id, n FROM t, session.w AS w WHERE t.id > 9",
+                "SELECT t.id, n FROM t, w WHERE t.id > 9",
+                "SELECT a.id, (SELECT COUNT(*) FROM session.t) FROM t AS a WHERE a.id > 9",
+            ):
+                assert sorted(rows(filled, query)) == [(10, len(_LINES)), (11, len(_LINES))], query
+            assert set(rows(filled, "SELECT most() FROM t WHERE id > 9")) == {("n2",)}
+            assert len(rows(filled, "SELECT id FROM t WHERE name = '${x}'")) == len(_LINES)
+            filled.sql_query("SELECT id FROM t")
+            with ThreadPoolExecutor(1) as other:
+                looking = other.submit(lambda: {len(spark.table("t").columns) for _ in range(60)})
+                while not looking.done():
+                    filled.sql_query("SELECT id FROM t WHERE id > 3")
+            assert looking.result() == {len(filled.from_path("t").columns)}
+        finally:
+            spark.conf.unset("x")
+            for name in ("counted", "most"):
+                spark.sql(f"DROP TEMPORARY FUNCTION {name}")
+            spark.catalog.dropGlobalTempView("g")
+            spark.catalog.dropTempView("w")
+
+
+def test_a_table_is_read_in_the_time_zone_of_each_query(spark: SparkSession, filled: TableEnvironment) -> None:
+    """Also if Spark's own setting was changed between two queries that use different columns."""
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    with as_batches(filled):
+        filled.execute_sql("CREATE VIEW d AS SELECT id, CAST(CAST(at_ AS TIMESTAMP_LTZ(3)) AS STRING) AS text FROM t")
+        try:
+            for zone in ("UTC", "Asia/Tokyo"):
+                spark.conf.set("spark.sql.session.timeZone", zone)
+                both = rows(filled, "SELECT text, id FROM d WHERE id = 1")
+                assert rows(filled, "SELECT text FROM d WHERE id = 1") == [both[0][:1]]
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", before)

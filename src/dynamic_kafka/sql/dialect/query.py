@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dynamic_kafka.errors import SqlError
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED, RULES
 from dynamic_kafka.sql.dialect.functions.rules import called
@@ -42,6 +43,7 @@ __all__ = [
     "query_error",
     "relations",
     "temporal_joins",
+    "with_names",
 ]
 
 T = TypeVar("T")
@@ -117,6 +119,18 @@ def parse_query(text: str) -> Query:
             return Query(text, None, options, for_spark)
         raise query_error(text, 0, "This is not a query, such as SELECT")
     return Query(text, tree, options, for_spark)
+
+
+def with_names(query: Query, names: Mapping[int, str]) -> str:
+    """Return the text of a query with other names for tables, by the places of their names. They keep theirs as an alias."""
+    text, end = "", 0
+    known = {table.this.meta.get("start"): table for table in query.tables}
+    for place in sorted(names):
+        table = known[place]
+        alias = "" if table.args.get("alias") else f" AS {quoted(table.name)}"
+        text += f"{query.plain[end:place]}{quoted(names[place])}{alias}"
+        end = table.this.meta["end"] + 1
+    return text + query.plain[end:]
 
 
 def _check_times(text: str, tokens: Sequence[Token], tree: exp.Expr | None) -> None:

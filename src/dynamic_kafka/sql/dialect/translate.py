@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pyspark.sql.types import DataType, StringType
@@ -19,6 +20,7 @@ from sqlglot.errors import ErrorLevel
 from sqlglot.generators.spark import SparkGenerator
 
 from dynamic_kafka.errors import SqlError
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.dialect.arrival import Streams, inline_ranks
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
@@ -38,7 +40,7 @@ from dynamic_kafka.sql.dialect.operators import (
     total,
     type_in_function,
 )
-from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, place_of, query_error
+from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, place_of, query_error, with_names
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, TimesOf
@@ -64,26 +66,28 @@ def translate(
     *,
     zone: str,
     views: Mapping[int, str],
+    renamed: Mapping[int, str] = MappingProxyType({}),
     versions: Versions | None = None,
     times_of: TimesOf | None = None,
 ) -> str:
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
-    `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name.
-    `times_of` is that of `arrival.Streams` if its tables are followed, otherwise None.
+    `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name. `renamed` are
+    those of views that stand for other tables of this query. `times_of` is that of `arrival.Streams` if its tables are
+    followed, otherwise None.
 
     Returns:
-        The text as written if nothing in it means something else in Spark.
+        The text as written, but for names that are `renamed`, if nothing in it means something else in Spark.
 
     Raises:
         SqlError: If Spark has no equal for a construct.
     """
     if query.tree is None:
         return query.plain
-    translator = Translator(query, ask, zone=zone, views=views, versions=versions, times_of=times_of)
+    translator = Translator(query, ask, zone=zone, views=views, renamed=renamed, versions=versions, times_of=times_of)
     text = translator.sql(query.tree.copy())
     if not translator.changed and query.tree.find(exp.Fetch) is None:  # FETCH NEXT becomes LIMIT
-        return query.plain
+        return with_names(query, renamed)
     if translator.unsupported_messages:
         raise query_error(query.text, 0, f"This query cannot be translated: {translator.unsupported_messages[0]}")
     return text
@@ -168,13 +172,14 @@ class Translator(SparkGenerator):
         *,
         zone: str,
         views: Mapping[int, str],
+        renamed: Mapping[int, str] = MappingProxyType({}),
         streams: Streams | None = None,
         versions: Versions | None = None,
         times_of: TimesOf | None = None,
     ) -> None:
         super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
         self.query, self.zone = query, zone
-        self._ask, self._views = ask, views
+        self._ask, self._views, self._renamed = ask, views, renamed
         self.streams = streams
         self.times_of: TimesOf | None = None if times_of is None else cache(times_of)
         self._versions = versions
@@ -420,10 +425,11 @@ class Translator(SparkGenerator):
         call = expression.this
         if isinstance(call, exp.Anonymous) and called(call) in WINDOW_TABLES:
             return self.as_changed(expression, windowed(self, expression, call))
-        view = self._views.get(call.meta.get("start", -1)) if isinstance(call, exp.Identifier) else None
-        if view is not None:
-            alias = self.sql(expression, "alias") or f"`{expression.name}`"
-            return self.as_changed(expression, f"`{view}` AS {alias}")
+        place = call.meta.get("start", -1) if isinstance(call, exp.Identifier) else -1
+        if (view := self._renamed.get(place) or self._views.get(place)) is not None:
+            alias = self.sql(expression, "alias") or quoted(expression.name)
+            text = f"{quoted(view)} AS {alias}"
+            return self.as_changed(expression, text) if place in self._views else text
         name = name_in(expression)
         if len(name) > 1 and not database_of(name):
             self._changed.add(id(expression))

@@ -74,7 +74,7 @@ def conditions_of(query: Query, place: int, columns: Collection[str]) -> tuple[A
     """Return the conditions of a query on the columns of one of its tables.
 
     Args:
-        query: The parsed query. It `reads_known` tables and views alone, and names this table once.
+        query: The parsed query. It names this table once.
         place: The place of the table's name in the query.
         columns: The table's columns, in lower case.
     """

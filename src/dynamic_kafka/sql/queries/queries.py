@@ -8,9 +8,10 @@ environment that ran a query last owns the temporary view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from weakref import ref
 
 from pyspark.errors import AnalysisException
@@ -35,9 +36,9 @@ from dynamic_kafka.sql.queries.catalog import Catalog, View, hinted, lock_of, on
 from dynamic_kafka.sql.queries.known import KnownTables
 from dynamic_kafka.sql.queries.names import is_ours, qualified_tables, unqualified
 from dynamic_kafka.sql.queries.pushed_conditions import conditions_of
-from dynamic_kafka.sql.queries.used_columns import reads_known, used_names, with_columns
+from dynamic_kafka.sql.queries.used_columns import used_names, with_columns
 from dynamic_kafka.sql.queries.wanted_rows import wanted_rows
-from dynamic_kafka.sql.tables.definition import MetadataColumn, Name, PhysicalColumn, qualified
+from dynamic_kafka.sql.tables.definition import MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.tables.table import KafkaTable
 from dynamic_kafka.sql.tables.types import cast_type
 
@@ -54,6 +55,7 @@ class Queries:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._made: dict[str, bool] = {}  # whether it is a stream
+        self._made_in = self._zone()
         self._making: set[str] = set()
         self._narrow: dict[tuple[object, ...], DataFrame] = {}
         self._refusal: AnalysisException | None = None
@@ -77,7 +79,7 @@ class Queries:
             ConfigurationError: If a table in it cannot be read.
             pyspark.errors.AnalysisException: If Spark cannot analyze it.
         """
-        activate(self._spark)
+        self._begin()
         query = parse_query(text)
         if not of_view:
             self.ranks.pop(text, None)
@@ -98,10 +100,11 @@ class Queries:
                 AnalysisException,
             ) as error:  # the name may belong to something else in the query
                 problems[key] = error
-        settings, translated = self._spark.conf, text
+        translated = text
         try:
             with loading():
-                translated = translate(
+                write = partial(
+                    translate,
                     query,
                     self._type_of,
                     zone=self._zone(),
@@ -110,10 +113,11 @@ class Queries:
                     versions=self._known,
                     times_of=self._known.times_of if streaming else None,
                 )
+                translated = write()
                 if translated != text:
-                    _check_settings(settings)
+                    _check_settings(self._spark.conf)
                 rows = self._spark.sql(translated)
-                rows = self._narrowed(query, translated, rows, streaming=streaming)
+                rows = self._narrowed(query, translated, rows, write, streaming=streaming)
             if rows.isStreaming and self._known.differs(query, of_view=of_view):
                 translated, rows = self._as_stream(query)
         except AnalysisException as error:
@@ -128,49 +132,61 @@ class Queries:
             raise cause_of(error, query, self._refusal, problems=problems, known=known, spark=self._spark) from None
         return rows
 
-    def _narrowed(self, query: Query, translated: str, rows: DataFrame, *, streaming: bool) -> DataFrame:
+    def _begin(self) -> None:
+        activate(self._spark)
+        if self._zone() != self._made_in:  # Spark has put the time zone into what was made
+            self.forget()
+            self._made_in = self._zone()
+
+    def _narrowed(
+        self, query: Query, translated: str, rows: DataFrame, write: Callable[..., str], *, streaming: bool
+    ) -> DataFrame:
         """Return the rows of a query, from tables with only what it uses.
 
         Spark's Python data sources do not learn which columns a query needs, and share between queries what they learn of
-        conditions. So such tables stand in the place of the whole ones while Spark analyzes the query a second time. What is
-        wrong in it was said by then, with all columns known.
+        conditions. So such tables get names that are this query's alone, and Spark analyzes the query a second time, with
+        these in the places of the tables' names. Whatever else reads a table, such as a function, reads the whole one. What
+        is wrong in the query was said by then, with all columns known.
         """
         self.conditions.clear()
-        if not reads_known(query, self._is_known):
+        if "${" in query.text:  # Spark puts the values of settings there, which are not known here
             return rows
         narrow: dict[str, DataFrame] = {}
+        names: dict[int, str] = {}
         for view, (table, places) in self._tables_of(query).items():
-            if not isinstance(table, KafkaTable) or self._made.get(view) != streaming:
+            if not isinstance(table, KafkaTable) or self._made.get(view) != streaming or -1 in places:
                 continue
-            used, names = table, used_names(query, translated)
-            if names is not None:
-                used = replace(table, definition=with_columns(table.definition, names, streaming=streaming))
+            used, columns, name = table, used_names(query, translated), f"__{view}_used"
+            if columns is not None:
+                used = replace(table, definition=with_columns(table.definition, columns, streaming=streaming))
             if not streaming and not table.changelog and (wanted := self._wanted(query, places, table)):
                 # Not kept for other queries, because times such as NOW() are new ones in each.
-                narrow[view] = self._read(replace(used, wanted=wanted), streaming=False)
+                narrow[name] = self._read(replace(used, wanted=wanted), streaming=False)
                 self.conditions[view] = described(wanted)
             elif used != table:
                 found = (view, streaming, *(column.name for column in used.definition.columns))
                 if found not in self._narrow:
                     self._narrow[found] = self._read(used, streaming=streaming)
-                narrow[view] = self._narrow[found]
+                narrow[name] = self._narrow[found]
+            else:
+                continue
+            names.update(dict.fromkeys(places, name))
         if not narrow:
             return rows
-        whole = {view: self._spark.table(quoted(view)) for view in narrow}
         try:
-            for view, table_rows in narrow.items():
-                table_rows.createOrReplaceTempView(quoted(view))
-            return self._spark.sql(translated)
+            for name, table_rows in narrow.items():
+                table_rows.createOrReplaceTempView(quoted(name))
+            return self._spark.sql(write(renamed=names))
         finally:
-            for view, table_rows in whole.items():
-                table_rows.createOrReplaceTempView(quoted(view))
+            for name in narrow:
+                self._spark.catalog.dropTempView(name)
 
-    def _wanted(self, query: Query, places: Sequence[int | None], table: KafkaTable) -> str:
+    def _wanted(self, query: Query, places: Sequence[int], table: KafkaTable) -> str:
         """Return which rows a batch query wants of a table, given by the places of its name."""
         # With this setting, two names may differ in case alone, and the tree's names are compared without it.
         if str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true":
             return ""
-        if len(places) != 1 or places[0] is None:
+        if len(places) != 1:
             return ""
         columns = {column.name.lower() for column in table.definition.columns}
         return wanted_rows(
@@ -180,22 +196,18 @@ class Queries:
             lambda text: translate(parse_query(text), self._type_of, zone=self._zone(), views={}),
         )
 
-    def _tables_of(self, query: Query) -> dict[str, tuple[Table, list[int | None]]]:
+    def _tables_of(self, query: Query) -> dict[str, tuple[Table, list[int]]]:
         """Return the tables that a query reads and the places of their names, by the view that Spark knows each by."""
-        found: dict[str, tuple[Table, list[int | None]]] = {}
+        found: dict[str, tuple[Table, list[int]]] = {}
         for name in query.tables:
-            place: int | None = name.this.meta.get("start")
-            if place is not None and place in query.options:
+            place: int = name.this.meta.get("start", -1)
+            if place in query.options:
                 table = self.catalog.with_options(query, place)
                 found.setdefault(_hinted_view(query, place), (table, []))[1].append(place)
             elif name.name.lower() in self.catalog.tables and is_ours(name_in(name), self.catalog.places):
                 key = name.name.lower()
                 found.setdefault(key, (self.catalog.tables[key], []))[1].append(place)
         return found
-
-    def _is_known(self, name: Name) -> bool:
-        """Return whether a name is of a table or view here, or of a table in a catalog of Spark, which cannot read ours."""
-        return len(name) > 1 or name[-1].lower() in {*self.catalog.tables, *self.catalog.views}
 
     def _as_stream(self, query: Query) -> tuple[str, DataFrame]:
         """Return the translation of such a query, and its rows."""
@@ -217,7 +229,7 @@ class Queries:
             ConfigurationError: If it cannot be read.
             pyspark.errors.AnalysisException: If it does not exist.
         """
-        activate(self._spark)
+        self._begin()
         key = name.lower()
         if key in {*self.catalog.tables, *self.catalog.views}:
             mode = self.catalog.config.mode

@@ -81,11 +81,13 @@ def _reads_one_table(select: exp.Select, parts: AbstractSet[str]) -> bool:
 
 def with_row_kind(query: str) -> str:
     """Return a query that `is_projection` with `row_kind` as one more column at the end."""
-    depth = 0
+    depth, before = 0, ""
     for token in tokenize(query):
         depth += token.is_word("(") - token.is_word(")")
-        if token.is_word("FROM") and depth == 0:
+        # `a IS DISTINCT FROM b` and `t.from` are parts of a column.
+        if token.is_word("FROM") and depth == 0 and before not in ("DISTINCT", "."):
             return f"{query[: token.start].rstrip()}, {ROW_KIND} {query[token.start :]}"
+        before = token.word
     raise AssertionError(query)
 
 

@@ -7,15 +7,13 @@ there. A name that is more than a word is always needed. Some constructs use col
    because that SELECT names its columns.
 2. NATURAL JOIN, PIVOT, UNPIVOT, new names for all columns (`t AS x (a, b)`), and a table that is the argument of a function
    other than Flink's windows.
-
-`reads_known` refuses what may read our tables without their names: Spark's own temporary views, whose queries are not known
-here, table functions, and `IDENTIFIER('...')`, which makes a name of a text.
+3. `IDENTIFIER('...')`, which makes a name of a text.
+4. A table with more than its name and an alias, such as `TABLESAMPLE`: an alias that is added would have another place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,10 +21,10 @@ from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.rules import called
-from dynamic_kafka.sql.dialect.query import Query, name_in, part_of_with, relations
-from dynamic_kafka.sql.tables.definition import ComputedColumn, Name, TableDefinition
+from dynamic_kafka.sql.dialect.query import Query, part_of_with, parts_of, relations
+from dynamic_kafka.sql.tables.definition import ComputedColumn, TableDefinition
 
-__all__ = ["reads_known", "used_names", "with_columns"]
+__all__ = ["used_names", "with_columns"]
 
 _WORD = re.compile(r"\w+")
 
@@ -49,10 +47,10 @@ def with_columns(table: TableDefinition, names: frozenset[str], *, streaming: bo
 def used_names(query: Query, translated: str) -> frozenset[str] | None:
     """Return names that include those of all columns that a query uses; None if it may use any column.
 
-    The query `reads_known` tables and views alone. What Spark gets may name columns that it does not: those of a temporal
+    What Spark gets may name columns that it does not: those of a temporal
     join.
     """
-    if query.tree is None:
+    if query.tree is None or "identifier" in _words(query.text):
         return None
     tree = query.tree
     if tree.find(exp.Pivot) is not None or any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
@@ -62,18 +60,6 @@ def used_names(query: Query, translated: str) -> frozenset[str] | None:
     if any(not _is_read_by_names(table) for table in tree.find_all(exp.Table)):
         return None
     return _words(query.text) | _words(translated)
-
-
-def reads_known(query: Query, is_known: Callable[[Name], bool]) -> bool:
-    """Return whether a query reads tables and views alone which are known to be here, or to be Spark's and not of ours."""
-    if query.tree is None or "identifier" in _words(query.text):
-        return False
-    return all(
-        part_of_with(table) is not None or is_known(name_in(table))
-        if isinstance(table.this, exp.Identifier)
-        else _is_window(table.this)
-        for table in query.tree.find_all(exp.Table)
-    )
 
 
 @lru_cache(maxsize=64)
@@ -111,7 +97,7 @@ def _is_read_by_names(table: exp.Table) -> bool:
     if part_of_with(table) is not None:
         return True
     alias = table.args.get("alias")
-    if alias is not None and alias.args.get("columns"):
+    if parts_of(table) - {"this", "db", "catalog", "alias"} or (alias is not None and alias.args.get("columns")):
         return False
     parent = table.parent
     while isinstance(parent, exp.Kwarg) or (isinstance(parent, exp.Anonymous) and parent.this == "PARTITIONED"):

@@ -36,6 +36,7 @@ def test_tables(query: str, tables: set[str]) -> None:
             "SELECT EXTRACT(YEAR FROM ts), trim(BOTH 'x' FROM n), row_kind FROM t AS s",
         ),
         ("SELECT ' FROM ', id FROM t", "SELECT ' FROM ', id, row_kind FROM t"),
+        ("SELECT a IS DISTINCT FROM b FROM t", "SELECT a IS DISTINCT FROM b, row_kind FROM t"),
     ],
 )
 def test_a_projection_can_carry_a_column(query: str, carrying: str) -> None:
