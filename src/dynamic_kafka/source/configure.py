@@ -65,7 +65,7 @@ _COMMIT_OFFSETS = Option(
     boolean,
     shown_default="true with `properties.group.id`, false with `kafka.group.id`",
     doc="If true, the offsets of finished batches are committed to the group, for monitoring only: the query goes on from "
-    "its checkpoint. The default is Flink's for Flink's name of the group's option, and Spark's for Spark's.",
+    "its checkpoint.",
 )
 _REGISTER_METRICS = Option(
     "register.consumer.metrics",
