@@ -34,7 +34,7 @@ impl Choices<'_> {
     /// Return columns, sometimes more than an error names. One name begins another one, with a point behind.
     fn structure(&mut self, depth: usize) -> Value {
         let count = if self.below(6) == 0 { 13 } else { 1 + self.below(3) };
-        let name = |i: usize| if i == 1 { "f0.f0".to_owned() } else { format!("f{i}") };
+        let name = |i: usize| if i == 1 { "f0.x".to_owned() } else { format!("f{i}") };
         let fields: Vec<Value> = (0..count).map(|i| json!({"name": name(i), "type": self.column(depth)})).collect();
         json!({"type": "struct", "fields": fields})
     }
