@@ -169,7 +169,7 @@ fn of_an_old_row_only_what_changed_is_there() {
     for (message, expected) in [
         (r#"{"type":"update","data":{"id":1}}"#, "Update event: \"old\" has fewer rows than \"data\""),
         (r#"{"type":"insert","old":{"id":1}}"#, "Its \"data\" is null"),
-        (r#"{"type":"update","data":{"id":"x"},"old":{"id":[]}}"#, "It does not fit the columns: data.id, old.id"),
+        (r#"{"type":"update","data":{"id":"x"},"old":{"id":[]}}"#, "It does not fit the columns: old.id, data.id"),
         (r#"{"type":"insert","data":{"id":1},"old":{"id":[]}}"#, "It does not fit the columns: old.id"),
     ] {
         assert_eq!(error(&mut decoder, message), expected, "{message}");

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::metadata::{Form, each_field};
 use super::scanner::{MOST_LEVELS, Scanner};
 use super::semantic::{Included, Meaning};
-use super::{Options, Read, Reader, text_of, within};
+use super::wrong::Wrong;
+use super::{Options, Read, Reader, text_of};
 use crate::columns::{Column, Struct, Values};
 use crate::fault::{Failure, Unsupported};
 use crate::spark::data_type;
@@ -226,12 +227,13 @@ fn changes(message: &[u8], columns: &mut Struct, envelope: &mut Envelope) -> Res
     let [rows, metadata] = &mut columns.columns[..] else { unreachable!("the envelope has two columns") };
     let Values::List(_, ends, change) = &mut rows.values else { unreachable!("the rows are an array") };
     let mut reader = Reader::new(text, envelope.options);
-    append_rows(&kind, &found, change, &mut reader, envelope, meaning.as_deref())?;
+    let mut wrong = Wrong::default();
+    append_rows((&kind, &found), change, &mut reader, envelope, meaning.as_deref(), &mut wrong)?;
     ends.push(change.len())?;
     rows.valid.append_non_null();
-    append_metadata(&found, metadata, &mut reader, envelope)?;
+    append_metadata(&found, metadata, &mut reader, envelope, &mut wrong)?;
     columns.len += 1;
-    reader.checked().map(|()| true)
+    wrong.checked().map(|()| true)
 }
 
 /// Return the text of a value.
@@ -245,12 +247,12 @@ fn as_text(value: Option<&str>) -> Read<Option<String>> {
 // --- rows ---
 
 fn append_rows<'a>(
-    kind: &str,
-    found: &Found<'a>,
+    (kind, found): (&str, &Found<'a>),
     change: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
     meaning: Option<&Meaning>,
+    wrong: &mut Wrong,
 ) -> Result<(), Failure> {
     let is_insert = envelope.inserts.iter().any(|insert| **insert == *kind);
     let is_update = *kind == *envelope.update;
@@ -260,7 +262,7 @@ fn append_rows<'a>(
     if envelope.partial {
         let [old, new] =
             [OLD, NEW].map(|image| rows_of(found[image], envelope.batched, &envelope.fields[image], reader));
-        return partial_rows((old?, new?), (is_insert, is_update), change, reader, envelope);
+        return partial_rows((old?, new?), (is_insert, is_update), change, reader, envelope, wrong);
     }
     let [old, new] = [OLD, NEW].map(|image| row_of(found[image], &envelope.fields[image], reader));
     let (old, new) = (old?, new?);
@@ -270,8 +272,8 @@ fn append_rows<'a>(
     match (old, new) {
         (_, None) if is_insert || is_update => return Err(envelope.without_new()),
         (Some(old), Some(new)) if is_update => {
-            reader.change("-U", &envelope.fields[OLD], old, change, meaning)?;
-            reader.change("+U", &envelope.fields[NEW], new, change, meaning)?;
+            envelope.append(("-U", OLD), old, change, reader, meaning, wrong)?;
+            envelope.append(("+U", NEW), new, change, reader, meaning, wrong)?;
         }
         (old, new) => {
             let (word, images) =
@@ -279,7 +281,7 @@ fn append_rows<'a>(
             for (place, (image, row)) in images.into_iter().enumerate() {
                 let Some(row) = row else { continue };
                 let len = change.len();
-                reader.change(word, &envelope.fields[image], row, change, meaning)?;
+                envelope.append((word, image), row, change, reader, meaning, wrong)?;
                 if place > 0 {
                     change.truncate(len); // only its errors count
                 }
@@ -339,42 +341,52 @@ fn partial_rows<'a>(
     change: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
+    wrong: &mut Wrong,
 ) -> Result<(), Failure> {
     let whole = |rows: Rows<'a>| rows.and_then(|rows| rows.into_iter().collect::<Option<Vec<_>>>());
     let new = whole(new).ok_or_else(|| envelope.without_new())?;
-    let names = (&*envelope.fields[OLD], &*envelope.fields[NEW]);
     if !is_update {
         let len = change.len();
         for old in old.into_iter().flatten().flatten() {
-            reader.change("-U", names.0, old, change, None)?;
+            envelope.append(("-U", OLD), old, change, reader, None, wrong)?;
         }
         change.truncate(len); // only its errors count
         for new in new {
-            reader.change(if is_insert { "+I" } else { "-D" }, names.1, new, change, None)?;
+            envelope.append((if is_insert { "+I" } else { "-D" }, NEW), new, change, reader, None, wrong)?;
         }
         return Ok(());
     }
     let old = whole(old).filter(|old| old.len() >= new.len()).ok_or_else(|| envelope.without_old(""))?;
     for (old, new) in old.into_iter().zip(new) {
-        reader.change("-U", names.1, new, change, None)?;
-        reader.overlay(names.0, old, change)?;
-        reader.change("+U", names.1, new, change, None)?;
+        envelope.append(("-U", NEW), new, change, reader, None, wrong)?;
+        reader.overlay(old, change)?;
+        wrong.add_field(OLD, &envelope.fields[OLD], reader.wrong.take());
+        envelope.append(("+U", NEW), new, change, reader, None, wrong)?;
     }
-    reader.misfits.sort();
-    reader.misfits.dedup();
     Ok(())
 }
 
-impl<'a> Reader<'a> {
-    /// Append a change, whose row is in the field `name`.
-    fn change(
-        &mut self,
-        kind: &str,
-        name: &str,
+impl Envelope {
+    /// Append a change of a kind, whose row is of an image.
+    fn append<'a>(
+        &self,
+        (kind, image): (&str, usize),
         row: &'a str,
         change: &mut Column,
+        reader: &mut Reader<'a>,
         meaning: Option<&Meaning>,
+        wrong: &mut Wrong,
     ) -> Read<()> {
+        let name = &self.fields[image];
+        reader.change(kind, row, change, meaning.and_then(|meaning| meaning.field(name)))?;
+        wrong.add_field(image, name, reader.wrong.take());
+        Ok(())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Append a change with a row.
+    fn change(&mut self, kind: &str, row: &'a str, change: &mut Column, meaning: Option<&Meaning>) -> Read<()> {
         self.spend(change)?;
         let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
         let [kinds, rows] = &mut fields.columns[..] else { unreachable!("a change has two fields") };
@@ -382,35 +394,33 @@ impl<'a> Reader<'a> {
         texts.push(kind.as_bytes())?;
         kinds.valid.append_non_null();
         self.scanner = Scanner::new(row);
-        let misfits = self.misfits.len();
-        self.value(rows, meaning.and_then(|meaning| meaning.field(name)), MOST_LEVELS)?;
-        within(name, &mut self.misfits, misfits);
+        self.value(rows, meaning, MOST_LEVELS)?;
         fields.len += 1;
         change.valid.append_non_null();
         Ok(())
     }
 
-    /// Put the fields of a row, which is in the field `name`, into the row of the last change.
-    fn overlay(&mut self, name: &str, row: &'a str, change: &mut Column) -> Read<()> {
+    /// Put the fields of a row into the row of the last change.
+    fn overlay(&mut self, row: &'a str, change: &mut Column) -> Read<()> {
         let Values::Struct(fields) = &mut change.values else { unreachable!("a change is a struct") };
         let Values::Struct(columns) = &mut fields.columns[1].values else { unreachable!("a row is a struct") };
         let place = columns.len - 1;
-        let (misfits, mut guess) = (self.misfits.len(), 0);
+        let (mut wrong, mut guess) = (Wrong::default(), 0);
         self.scanner = Scanner::new(row);
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
             match self.name(columns, guess)? {
                 Some(found) => {
                     columns.columns[found].truncate(place);
-                    self.forget(columns.name(found), (misfits, self.missing.len()));
-                    self.field(columns, found, None, MOST_LEVELS)?;
+                    wrong.forget_field(found);
+                    self.field(columns, found, None, MOST_LEVELS, &mut wrong)?;
                     guess = found + 1;
                 }
                 None => self.scanner.skip_value(MOST_LEVELS)?,
             }
             has_more = self.scanner.has_more(b'{')?;
         }
-        within(name, &mut self.misfits, misfits);
+        self.wrong = wrong;
         Ok(())
     }
 }
@@ -422,6 +432,7 @@ fn append_metadata<'a>(
     metadata: &mut Column,
     reader: &mut Reader<'a>,
     envelope: &Envelope,
+    wrong: &mut Wrong,
 ) -> Read<()> {
     let Values::Struct(fields) = &mut metadata.values else { unreachable!("metadata are a struct") };
     for (column, one) in fields.columns.iter_mut().zip(&envelope.metadata) {
@@ -430,9 +441,7 @@ fn append_metadata<'a>(
             Some(text) => {
                 if !one.form.append(text, column, reader)? {
                     let name = envelope.fields.get(one.field).map_or("schema", |name| name);
-                    if reader.misfits.last().is_none_or(|last| last != name) {
-                        reader.misfit(name);
-                    }
+                    wrong.add_field(one.field, name, reader.misfit());
                 }
             }
         }

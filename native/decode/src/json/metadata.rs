@@ -55,11 +55,8 @@ impl Form {
             Self::Text | Self::Time(..) | Self::Utc => scanner.any_text(MOST_LEVELS, &mut found)?,
             Self::Texts | Self::Typed => {
                 reader.scanner = scanner;
-                let misfits = reader.misfits.len();
                 reader.value(column, None, MOST_LEVELS)?;
-                let fits = reader.misfits.len() == misfits;
-                reader.misfits.truncate(misfits);
-                return Ok(fits);
+                return Ok(reader.wrong.take().is_nothing());
             }
         };
         let time = || std::str::from_utf8(&found).ok().filter(|_| is_valid);

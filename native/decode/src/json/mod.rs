@@ -24,6 +24,7 @@ pub(crate) mod changelog;
 mod metadata;
 mod scanner;
 mod semantic;
+mod wrong;
 
 use serde_json::Value;
 
@@ -34,9 +35,9 @@ use crate::schema_ids::Plans;
 use crate::{java, text};
 use scanner::{MOST_LEVELS, Scanner};
 use semantic::{Meaning, Registered};
+use wrong::Wrong;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
-const MOST_MISFITS: usize = 10;
 const MICROS_A_MILLISECOND: i64 = 1000;
 
 /// The options of the format that matter for reading.
@@ -141,7 +142,7 @@ fn row(message: &[u8], columns: &mut Struct, options: Options, meaning: Option<&
     let mut reader = Reader::new(text_of(message)?, options);
     reader.scanner.blanks();
     reader.object(columns, meaning, MOST_LEVELS)?;
-    reader.checked()
+    reader.wrong.checked()
 }
 
 fn text_of(message: &[u8]) -> Result<&str, Failure> {
@@ -154,9 +155,8 @@ struct Reader<'a> {
     options: Options,
     /// A text with escapes.
     buffer: String,
-    /// The paths of fields whose values do not fit, and of those that are missing.
-    misfits: Vec<String>,
-    missing: Vec<String>,
+    /// What is wrong with the value that was read last. Who reads a value takes it.
+    wrong: Wrong,
     /// How many more values may be put into arrays and maps.
     budget: usize,
 }
@@ -165,26 +165,14 @@ impl<'a> Reader<'a> {
     fn new(text: &'a str, options: Options) -> Self {
         // Arrays of wide structs could take much more memory than their text.
         let budget = 16 * text.len() + 16 * 1024;
-        let (misfits, missing) = (Vec::new(), Vec::new());
-        Self { scanner: Scanner::new(text), options, buffer: String::new(), misfits, missing, budget }
-    }
-
-    /// Return the error of what was read.
-    fn checked(self) -> Result<(), Failure> {
-        if !self.misfits.is_empty() {
-            return Err(Failure::Message(format!("It does not fit the columns: {}", self.misfits.join(", "))));
-        }
-        match self.missing.first() {
-            Some(path) => Err(Failure::Message(format!("It lacks the field '{path}'"))),
-            None => Ok(()),
-        }
+        Self { scanner: Scanner::new(text), options, buffer: String::new(), wrong: Wrong::default(), budget }
     }
 
     /// Read an object into the columns of a struct.
     fn object(&mut self, columns: &mut Struct, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
         let row = columns.len;
-        let begin = (self.misfits.len(), self.missing.len());
+        let mut wrong = Wrong::default();
         let mut guess = 0;
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
@@ -192,25 +180,28 @@ impl<'a> Reader<'a> {
                 Some(found) => {
                     if columns.columns[found].len() != row {
                         columns.columns[found].truncate(row); // the field is there twice
-                        self.forget(columns.name(found), begin);
+                        wrong.forget_field(found);
                     }
                     let meaning = meaning.and_then(|meaning| meaning.field(columns.name(found)));
-                    self.field(columns, found, meaning, levels)?;
+                    self.field(columns, found, meaning, levels, &mut wrong)?;
                     guess = found + 1;
                 }
                 None => self.scanner.skip_value(levels)?,
             }
             has_more = self.scanner.has_more(b'{')?;
         }
+        let mut fails = self.options.fail_on_missing_field;
         for index in 0..columns.columns.len() {
             if columns.columns[index].len() == row {
                 columns.columns[index].push_null();
-                if self.options.fail_on_missing_field && self.missing.len() < MOST_MISFITS {
-                    self.missing.push(columns.name(index).to_owned());
+                if fails {
+                    wrong.add_field(index, columns.name(index), Wrong::missing());
+                    fails = false; // one is an error already
                 }
             }
         }
         columns.len += 1;
+        self.wrong = wrong;
         Ok(())
     }
 
@@ -225,27 +216,21 @@ impl<'a> Reader<'a> {
         Ok(columns.find(self.scanner.name(&mut self.buffer)?.as_bytes(), guess))
     }
 
-    /// Read the value of a field.
+    /// Read the value of a field of an object, and add what is wrong with it to what is wrong with the object.
     #[inline]
-    fn field(&mut self, columns: &mut Struct, index: usize, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
-        let (misfits, missing) = (self.misfits.len(), self.missing.len());
+    fn field(
+        &mut self,
+        columns: &mut Struct,
+        index: usize,
+        meaning: Option<&Meaning>,
+        levels: usize,
+        wrong: &mut Wrong,
+    ) -> Read<()> {
         self.value(&mut columns.columns[index], meaning, levels)?;
-        if self.misfits.len() > misfits || self.missing.len() > missing {
-            within(columns.name(index), &mut self.misfits, misfits);
-            within(columns.name(index), &mut self.missing, missing);
+        if !self.wrong.is_nothing() {
+            wrong.add_field(index, columns.name(index), self.wrong.take());
         }
         Ok(())
-    }
-
-    /// Forget what was wrong with a field of the object whose errors begin at these places.
-    #[cold]
-    fn forget(&mut self, name: &str, (misfits, missing): (usize, usize)) {
-        for (paths, begin) in [(&mut self.misfits, misfits), (&mut self.missing, missing)] {
-            let kept = paths.split_off(begin);
-            let is_of =
-                |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            paths.extend(kept.into_iter().filter(|path| !is_of(path)));
-        }
     }
 
     /// Append the next value to a column. One that does not fit is null.
@@ -265,15 +250,14 @@ impl<'a> Reader<'a> {
         self.scanner.back_to(begin);
         self.scanner.skip_value(levels)?;
         column.push_null();
-        self.misfit("");
+        self.wrong = self.misfit();
         Ok(())
     }
 
+    /// Return what is wrong with a value that does not fit.
     #[cold]
-    fn misfit(&mut self, path: &str) {
-        if !self.options.ignore_parse_errors && self.misfits.len() < MOST_MISFITS {
-            self.misfits.push(path.to_owned());
-        }
+    fn misfit(&self) -> Wrong {
+        if self.options.ignore_parse_errors { Wrong::default() } else { Wrong::misfit() }
     }
 
     /// Append the next value, which is not null and begins with `token`, without its bit; return whether it fits.
@@ -332,23 +316,29 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self, element: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
+        let mut wrong = Wrong::default();
         let mut has_more = self.scanner.begin(b'[')?;
         while has_more {
-            self.element(element, meaning, levels)?;
+            self.element(element, meaning, levels, &mut wrong)?;
             has_more = self.scanner.has_more(b'[')?;
         }
+        self.wrong = wrong;
         Ok(())
     }
 
-    /// Append the next value of an array or a map, whose errors are those of the whole.
+    /// Append the next value of an array or a map, and add what is wrong with it to what is wrong with the whole.
     #[inline]
-    fn element(&mut self, column: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
+    fn element(
+        &mut self,
+        column: &mut Column,
+        meaning: Option<&Meaning>,
+        levels: usize,
+        wrong: &mut Wrong,
+    ) -> Read<()> {
         self.spend(column)?;
-        let (misfits, missing) = (self.misfits.len(), self.missing.len());
         self.value(column, meaning.and_then(Meaning::element), levels)?;
-        if self.misfits.len() > misfits || self.missing.len() > missing {
-            self.misfits.dedup();
-            self.missing.dedup();
+        if !self.wrong.is_nothing() {
+            wrong.add(self.wrong.take());
         }
         Ok(())
     }
@@ -357,23 +347,23 @@ impl<'a> Reader<'a> {
     fn map(&mut self, key: &mut Column, value: &mut Column, meaning: Option<&Meaning>, levels: usize) -> Read<()> {
         let levels = levels.checked_sub(1).ok_or(Fault::TooDeep)?;
         let (first, begin) = (key.len(), self.scanner.at());
-        let (misfits, missing) = (self.misfits.len(), self.missing.len());
+        let mut wrong = Wrong::default();
         let Values::String(names) = &mut key.values else { return Err(Fault::Broken) }; // the format checks that
         let mut has_more = self.scanner.begin(b'{')?;
         while has_more {
             names.push(self.scanner.name(&mut self.buffer)?.as_bytes())?;
             key.valid.append_non_null();
-            self.element(value, meaning, levels)?;
+            self.element(value, meaning, levels, &mut wrong)?;
             has_more = self.scanner.has_more(b'{')?;
         }
         if names.are_different(first) {
+            self.wrong = wrong;
             return Ok(());
         }
         let last = names.last_places(first);
         key.truncate(first);
         value.truncate(first);
-        self.misfits.truncate(misfits);
-        self.missing.truncate(missing);
+        wrong = Wrong::default();
         self.scanner.back_to(begin);
         let (mut place, mut has_more) = (first, self.scanner.begin(b'{')?);
         while has_more {
@@ -382,27 +372,20 @@ impl<'a> Reader<'a> {
                 let Values::String(names) = &mut key.values else { return Err(Fault::Broken) };
                 names.push(name.as_bytes())?;
                 key.valid.append_non_null();
-                self.element(value, meaning, levels)?;
+                self.element(value, meaning, levels, &mut wrong)?;
             } else {
                 self.scanner.skip_value(levels)?;
             }
             place += 1;
             has_more = self.scanner.has_more(b'{')?;
         }
+        self.wrong = wrong;
         Ok(())
     }
 
     fn spend(&mut self, column: &Column) -> Read<()> {
         self.budget = self.budget.checked_sub(column.width).ok_or(Fault::TooMany)?;
         Ok(())
-    }
-}
-
-/// Put the name of a field before the paths from a place on.
-#[cold]
-fn within(name: &str, paths: &mut [String], begin: usize) {
-    for path in &mut paths[begin..] {
-        *path = if path.is_empty() { name.to_owned() } else { format!("{name}.{path}") };
     }
 }
 
