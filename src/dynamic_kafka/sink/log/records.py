@@ -54,7 +54,7 @@ def decode(text: bytes | None) -> Record | Pointer | None:
     """
     try:
         found = json.loads(text or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or type(found.get("version")) is not int:
         return None
