@@ -216,7 +216,11 @@ def test_the_commit_log_of_the_sink_decides_about_an_unfinished_batch(
 
     assert change(1) == 1
     assert "does not exist or is empty" in capsys.readouterr().out
-    log.write(State("c", 3, "owned", applied={"another": 5}))
+    log.write(State("c", 2, "owned", applied={"another": 5}))
+    assert change(1) == 1
+    assert "knows no batch of this query" in capsys.readouterr().out
+    assert log.read().state.generation == 2
+    log.write(State("c", 3, "owned"))
     assert change(1) == 0
     assert "Batch 0 is not published" in capsys.readouterr().out
     assert (log.read().state.generation, log.read().state.status) == (4, "owned")

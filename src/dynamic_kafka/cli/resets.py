@@ -97,16 +97,21 @@ def _reset(
         ranges=dict(state.ranges),
         unresolved=dict(state.unresolved),
         stops=dict(state.stops),
+        marks=dict(state.marks),
+        anchors=dict(state.anchors),
         kafka_id=state.kafka_id or kafka_id,
     )
     by_topic = state.partitions_by_topic()
     tps = []
     for topic in asked:
+        known = by_topic.get(topic, [])
         count, topic_id = len(infos[topic].leaders), topic_id_text(infos[topic].topic_id)
         if state.topics[topic] and topic_id and state.topics[topic] != topic_id:
             warn(f"cluster '{name}', topic '{topic}' was recreated: the new positions are those of the new topic")
+            for tp in known:  # they are about the records of the old topic
+                state.marks.pop(tp, None)
+                state.anchors.pop(tp, None)
         state.topics[topic] = topic_id or state.topics[topic]
-        known = by_topic.get(topic, [])
         state.forget(tp for tp in known if tp.partition >= count)
         tps += [tp for tp in known if tp.partition < count]
     return state, checked_offsets(target, tps, connection)

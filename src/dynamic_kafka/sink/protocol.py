@@ -420,8 +420,7 @@ def _place(head: State, identity: Identity, policy: TransactionPolicy, batch: Ba
     """Return the place of a batch; `batch` is given when its tasks have run (rule 8)."""
     name, last = identity.name, None
     if name in head.applied:
-        accepted = head.accepted and head.identity == name
-        last = Published(head.applied[name], head.rows.get(name), head.runs.get(name), accepted)
+        last = Published(head.applied[name], head.rows.get(name), head.runs.get(name), name in head.accepted)
     accept, skip = policy.accept_gaps, policy.skip_batch
     if batch is None:
         return place(identity, last, accept=accept, skip=skip)

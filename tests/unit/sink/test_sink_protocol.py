@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.protocol_world import OPEN, World
 
 from dynamic_kafka.errors import (
+    CheckpointError,
     ConfigurationError,
     DynamicKafkaError,
     ProducerFencedError,
@@ -30,6 +32,7 @@ from dynamic_kafka.sink.log.chain import (
     voided_state,
 )
 from dynamic_kafka.sink.log.identity import Identity
+from dynamic_kafka.sink.log.records import decode, encode
 from dynamic_kafka.sink.protocol import (
     Abort,
     Append,
@@ -189,6 +192,28 @@ def test_the_run_of_a_write_is_remembered_with_what_it_has_published(world: Worl
 def stream(world: World, identity: Identity, *names: str, policy: TransactionPolicy | None = None) -> str:
     """A whole batch of a stream, whose claim does not know its identity."""
     return world.commit(world.claim(None, policy), identity, world.prepare(*names), policy, rows=1)
+
+
+@pytest.mark.parametrize("sinks", [("q",), ("q/a", "q/b"), ("q/a", "q/b", "q/c")])
+def test_the_word_to_accept_a_batch_is_good_once_for_each_of_its_sinks(world: World, sinks: tuple[str, ...]) -> None:
+    """Whichever sink of the batch is written in between. The next batch begins anew."""
+    policy = TransactionPolicy(accept_gaps=41)
+
+    def write(name: str, batch: int, rows: int) -> str:
+        identity = Identity(name, batch, consecutive=False)
+        return world.commit(world.claim(None, policy), identity, world.prepare("p-0"), policy, rows=rows)
+
+    for rows in (1, 2):
+        assert [write(name, 41, rows) for name in sinks] == ["published"] * len(sinks)
+        record = Record("r", 0, replace(world.state, places=("K/p",)))
+        assert decode(encode(record)) == record
+    assert world.state.accepted == sinks
+    for name in sinks:
+        error(partial(write, name, 41, 3), CheckpointError)
+        assert write(name, 41, 2) == "repeated"
+    assert world.state.accepted == sinks
+    assert write(sinks[0], 42, 1) == "published"
+    assert world.state.accepted == sinks[1:]
 
 
 def version(app: str, number: int) -> Identity:
@@ -693,13 +718,13 @@ def test_the_states_of_a_batch() -> None:
     transactions, clusters = (Transaction("c", "p-0", 1, 0),), {"c": {"cluster.id": "C"}}
     decided = decided_state(owned, Identity("q", 2), 9, transactions, clusters, accepted=True)
     assert decided == State(
-        "chain", 4, "decided", "q", 2, transactions, clusters, {"a": 1, "q": 2}, {"a": 5, "q": 9}, {"a": "r/1"}, True
+        "chain", 4, "decided", "q", 2, transactions, clusters, {"a": 1, "q": 2}, {"a": 5, "q": 9}, {"a": "r/1"}, ("q",)
     )
     assert list(decided.applied) == ["a", "q"]
-    finished = State("chain", 4, "finished", "q", 2, (), {}, {"a": 1, "q": 2}, {"a": 5, "q": 9}, {"a": "r/1"}, True)
+    finished = State("chain", 4, "finished", "q", 2, (), {}, {"a": 1, "q": 2}, {"a": 5, "q": 9}, {"a": "r/1"}, ("q",))
     assert finished_state(decided) == finished
     assert voided_state(decided) == State(
-        "chain", 4, "voided", "q", 2, (), {}, {"a": 1, "q": 1}, {"a": 5}, {"a": "r/1"}, accepted=False
+        "chain", 4, "voided", "q", 2, (), {}, {"a": 1, "q": 1}, {"a": 5}, {"a": "r/1"}, accepted=()
     )
     assert next_generation(decided, "name") == replace(finished, generation=5, status="owned")
 

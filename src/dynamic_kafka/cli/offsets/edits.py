@@ -94,8 +94,9 @@ class _Plan(NamedTuple):
     """What a command would change.
 
     `edited` is the last batch with the new document, `now` are the positions before, and `found` are the partitions that
-    change. `rewrites` is True if it changes what an unfinished batch reads. `postponed` are the offsets that `postpone`
-    leaves to a later batch, by partition. `refusals` speak against it, and `notes` are what else the user should know.
+    change. `about_unfinished` is the evidence about an unfinished batch; None if nothing changes what one reads. `postponed`
+    are the offsets that `postpone` leaves to a later batch, by partition. `refusals` speak against it, and `notes` are what
+    else the user should know.
     """
 
     checkpoint: Checkpoint
@@ -103,7 +104,7 @@ class _Plan(NamedTuple):
     edited: Batch
     now: Mapping[Partition, Position]
     found: Sequence[Change]
-    rewrites: bool
+    about_unfinished: Evidence | None
     postponed: Mapping[Partition, int]
     refusals: Sequence[str]
     notes: Sequence[str]
@@ -129,14 +130,16 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
     now, then = (positions(d, unfinished=unfinished) for d in (document, edited))
     rewrites = unfinished and _planned(now) != _planned(then)
     names = getattr(args, "clusters", ())
-    evidence = [looks_running(checkpoint, now_ms()), *([_about_unfinished(args, checkpoint)] if rewrites else [])]
+    running = looks_running(checkpoint, now_ms())
+    about_unfinished = _about_unfinished(args, checkpoint) if rewrites else None
+    evidence = [running, about_unfinished or Evidence()]
     plan = _Plan(
         checkpoint,
         source,
         batch.with_document(source, edited),
         now,
         changes(now, then),
-        rewrites,
+        about_unfinished,
         {key: position.planned for key, position in now.items() if position.planned and key.cluster in names},
         [e.against for e in evidence if e.against],
         [e.note for e in evidence if e.note],
@@ -200,8 +203,8 @@ def _write(args: argparse.Namespace, plan: _Plan) -> str:
     files.create(f"{folder}/positions.txt", exported(checkpoint, plan.source, plan.now))
     files.create(f"{folder}/offsets/{edited.number}", files.read(f"offsets/{edited.number}"))
     if checkpoint.is_unfinished:
-        if plan.rewrites and args.sink_prefix is not None:
-            supersede_claim(args, checkpoint.query_id, edited.number)
+        if plan.about_unfinished is not None and args.sink_prefix is not None:
+            supersede_claim(args, checkpoint.query_id, edited.number, plan.about_unfinished)
         _check_unchanged(checkpoint)
         files.replace(f"offsets/{edited.number}", edited.text)
     else:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from dynamic_kafka.cli.output import duration
 from dynamic_kafka.errors import TransactionError
 from dynamic_kafka.sink.configure import commit_log_topic
+from dynamic_kafka.sink.log.chain import Chain
 from dynamic_kafka.sink.log.commit_log import read_commit_log, supersede
 from dynamic_kafka.source.document.checkpoint import Checkpoint
 
@@ -60,19 +61,27 @@ def evidence_of_sink(args: argparse.Namespace, query_id: str, batch: int) -> Evi
         ConfigurationError: If the topic is not a commit log.
     """
     *_, name = log = _log_of(args)
-    chain = read_commit_log(*log, timeout_ms=int(args.timeout * 1000))
+    return _evidence_of(name, read_commit_log(*log, timeout_ms=int(args.timeout * 1000)), query_id, batch)
+
+
+def _evidence_of(name: str, chain: Chain | None, query_id: str, batch: int) -> Evidence:
+    """Return what a commit log says about an unfinished batch; `name` is its topic."""
     if chain is None or chain.offset < 0:
         return Evidence(f"The commit log '{name}' does not exist or is empty. Check --sink-prefix and --commit-log")
-    last = chain.state.applied.get(query_id)
-    if last is not None and last >= batch:
+    # Writes in foreachBatch with a sink.name have an identity each, and a part of them may be published.
+    applied = chain.state.applied
+    ours = [n for identity, n in applied.items() if identity == query_id or identity.startswith(f"{query_id}/")]
+    last = max(ours, default=-1)
+    if last >= batch:
         return Evidence(
             f"Batch {batch} is decided or published, says the commit log '{name}'. Start the query once with trigger "
             "availableNow: it finishes the batch without writing its rows again. Then try again"
         )
-    if (-1 if last is None else last) != batch - 1:
-        published = "no batch of this query" if last is None else f"batch {last} of this query as the last one"
+    if last != batch - 1 or (applied and not ours):
+        published = f"batch {last} of this query as the last one" if ours else "no batch of this query"
         return Evidence(
-            f"The commit log '{name}' knows {published}, so it is not that of batch {batch}. Check --sink-prefix"
+            f"The commit log '{name}' knows {published}, so it does not show whether batch {batch} is published. Check "
+            "--sink-prefix"
         )
     return Evidence(
         note=f"Batch {batch} is not published, says the commit log '{name}'. What was written of it is aborted when the "
@@ -80,19 +89,21 @@ def evidence_of_sink(args: argparse.Namespace, query_id: str, batch: int) -> Evi
     )
 
 
-def supersede_claim(args: argparse.Namespace, query_id: str, batch: int) -> None:
+def supersede_claim(args: argparse.Namespace, query_id: str, batch: int, known: Evidence) -> None:
     """Take the commit log away from a batch that may be written now, so that it is not published as it was planned.
 
+    `known` is what `evidence_of_sink` has said, and what the user was shown.
+
     Raises:
-        TransactionError: If the batch was decided meanwhile.
+        TransactionError: If the batch was decided meanwhile, or the log was written to.
     """
     *_, name = log = _log_of(args)
     timeout_ms = int(args.timeout * 1000)
     chain = read_commit_log(*log, timeout_ms=timeout_ms)
-    if chain is None or chain.offset < 0 or chain.state.status != "owned":
-        return
-    moved = not supersede(*log, chain, timeout_ms=timeout_ms)
-    if moved or chain.state.applied.get(query_id, -1) >= batch:
+    moved = _evidence_of(name, chain, query_id, batch) != known
+    if not moved and chain is not None and chain.state.status == "owned":
+        moved = not supersede(*log, chain, timeout_ms=timeout_ms)
+    if moved:
         raise TransactionError(
             f"A running query has written to the commit log '{name}' just now. Nothing was changed; stop the query and try "
             "again"

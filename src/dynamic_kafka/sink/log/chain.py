@@ -58,7 +58,7 @@ class State:
         applied: The last published batch of each identity, the most recent one last.
         rows: The number of its rows, by identity; absent after the batch that followed it was voided.
         runs: The run of a streaming query that published it, by identity; see `Batch`.
-        accepted: True if the last batch was published because of `sink.accept-gaps`.
+        accepted: The identities of which the last batch was published because of `sink.accept-gaps`.
         places: Where the log has been, the last one is where it is now: Kafka's cluster.id, `/` and the topic. Each record
             has one at least.
         before: While a batch is decided: the batch of its identity that was published last, -1 if there is none. None says
@@ -75,7 +75,7 @@ class State:
     applied: Mapping[str, int] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
-    accepted: bool = False
+    accepted: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     before: int | None = None
     owner: str = ""
@@ -167,7 +167,7 @@ def decided_state(
         applied=applied,
         rows=known | {name: rows} if name else known,
         runs={other: run for other, run in state.runs.items() if other in applied and other != name},
-        accepted=accepted,
+        accepted=(*(other for other in state.accepted if other in applied and other != name), *((name,) * accepted)),
         before=before,
     )
 
@@ -184,5 +184,12 @@ def voided_state(state: State) -> State:
     if state.identity and last >= 0:
         applied[state.identity] = last
     return replace(
-        state, status="voided", transactions=(), clusters={}, applied=applied, rows=rows, accepted=False, before=None
+        state,
+        status="voided",
+        transactions=(),
+        clusters={},
+        applied=applied,
+        rows=rows,
+        accepted=tuple(name for name in state.accepted if name != state.identity),
+        before=None,
     )

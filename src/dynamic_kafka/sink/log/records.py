@@ -54,7 +54,7 @@ def decode(text: bytes | None) -> Record | Pointer | None:
     """
     try:
         found = json.loads(text or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or type(found.get("version")) is not int:
         return None
@@ -63,8 +63,11 @@ def decode(text: bytes | None) -> Record | Pointer | None:
             case {"version": 1, "name": str(name), "follows": int(follows), "state": dict(state), **more} if not more:
                 places = tuple(state.pop("places"))
                 transactions = tuple(Transaction(*t) for t in state.pop("transactions", ()))
+                accepted = tuple(state.pop("accepted", ()))
                 if places:
-                    return Record(name, follows, State(**state, places=places, transactions=transactions))
+                    return Record(
+                        name, follows, State(**state, places=places, transactions=transactions, accepted=accepted)
+                    )
             case {"version": 1, "pointer": dict(pointer), **more} if not more:
                 return Pointer(**pointer)
     except (TypeError, KeyError):

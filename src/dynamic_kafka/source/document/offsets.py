@@ -324,12 +324,16 @@ def _decode_cluster(value: Mapping[str, Any]) -> ClusterOffsets:
     topics = unpack_names(value["topics"])
     only = value.get("only", {})
     counts = unpack_ints(value["partitions"])
+    starts = unpack_ints(value["start"])
+    declared = sum(len(only.get(topic, ())) or n for topic, n in zip(topics, counts, strict=True))
+    if declared != len(starts):  # before they are listed: a damaged number would fill the memory
+        raise ValueError(f"{declared} partitions with {len(starts)} values")
     tps = [
         topic_partition((topic, p))
         for topic, n in zip(topics, counts, strict=True)
         for p in only.get(topic) or range(n)
     ]
-    ranges = paired(tps, unpack_ints(value["start"]), unpack_ints(value["count"]))
+    ranges = paired(tps, starts, unpack_ints(value["count"]))
     return ClusterOffsets(
         **settings_of(value),
         topics=dict(zip(topics, unpack_ids(value["ids"]), strict=True)),

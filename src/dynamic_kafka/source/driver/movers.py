@@ -259,7 +259,8 @@ class Movers:
         if usable is None or usable.until > request.position:
             return request
         mine = request.anchor
-        return request if mine is not None and mine.until > usable.until else request._replace(anchor=usable)
+        is_further = mine is not None and usable.until < mine.until <= request.position
+        return request if is_further else request._replace(anchor=usable)
 
     def _keep(self, request: MoveRequest, anchor: Anchor | None, *, is_finished: bool) -> None:
         pair, now = _Pair.of(request), time.monotonic()

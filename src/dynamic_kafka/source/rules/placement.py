@@ -122,14 +122,17 @@ def way_back(request: MoveRequest, placement: Placement, kafka_id: str, topic_id
 
 
 def _with_anchor(request: MoveRequest, new: RecordLog) -> MoveRequest:
-    """Return the request with an anchor that can be used: before the position, and not deleted by now."""
+    """Return the request with an anchor that can be used: not deleted by now, and nothing it counts is after the position.
+
+    A position that was set back is before what was counted: that would be taken for read.
+    """
     start, end = new.bounds(request.partition)
     anchor = request.anchor
     if anchor is None and request.position == 0:
         names = request.kafka_id, request.topic_id
         at = max(start, min(end, request.read_to))
         return request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, BEFORE_ALL, at, BEFORE_ALL, 0))
-    if anchor is not None and (anchor.old > request.position or not start <= anchor.new <= end):
+    if anchor is not None and (max(anchor.old, anchor.until) > request.position or not start <= anchor.new <= end):
         return request._replace(anchor=None)
     return request
 

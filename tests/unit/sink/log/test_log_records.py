@@ -42,7 +42,13 @@ def test_a_field_is_left_out_while_it_has_its_default() -> None:
     assert json.loads(encode(Record("r", 0, State(places=("Xyz/log",)))))["state"] == {"places": ["Xyz/log"]}
 
 
-@pytest.mark.parametrize("text", [None, b"", b"\xff", b"{}", b"[]", b"1", b"null", b'{"version":"2"}', b'{"state":{}}'])
+DEEP = [b"[" * 200_000, b'{"version":' * 200_000]
+"""JSON that is nested more deeply than the interpreter can follow."""
+
+
+@pytest.mark.parametrize(
+    "text", [None, b"", b"\xff", b"{}", b"[]", b"1", b"null", b'{"version":"2"}', b'{"state":{}}', *DEEP]
+)
 def test_what_another_program_wrote_is_skipped(text: bytes | None) -> None:
     """It is not JSON, or has no number of a version."""
     assert decode(text) is None

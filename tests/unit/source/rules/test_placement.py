@@ -332,3 +332,19 @@ def test_an_anchor_counts_up_to_the_ends_of_both_logs() -> None:
     ):
         question = request(old, readable=False)._replace(anchor=anchor)
         assert (place(question, None, new).guarantee == "exact") == is_used, (old, new.start)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.parametrize("copied", range(11))
+def test_a_position_that_was_set_back_is_never_placed_beyond_its_copy(copied: int, *, readable: bool) -> None:
+    """However far the logs were compared, counted and marked before, and whether the old cluster answers or not."""
+    old, lagging = Log(*"abcdefghijkl"), Log(*"abcdefghij"[:copied], start=5)
+    new = Log(*"abcdefghijkl", start=5)
+    compared, _ = follow(request(10), old, lagging, 99)
+    for position in range(13):
+        question = dead(position, until=10, old=old)._replace(anchor=compared, readable=readable)
+        found = place(question, old if readable else None, new)
+        assert found.position is None or found.position <= position + 5
+        assert found.overlap is None or found.overlap >= 0
+        again, _ = follow(question, old, new, 99)
+        assert again is None or max(again.old, again.until) <= position
