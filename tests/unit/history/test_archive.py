@@ -797,7 +797,7 @@ def test_texts_are_what_was_written() -> None:
     """A state and a batch with several clusters, topics and gaps."""
     files = {
         "day=2013-01-01/a.parquet": DataFile("2013-01-01", 3, 100, "e3"),
-        "day=x/b.parquet": DataFile("", 1, 10, "b0"),
+        "day=__HIVE_DEFAULT_PARTITION__/b.parquet": DataFile("", 1, 10, "b0"),
     }
     spans = {key(0): [Span(0, 3, 3), Span(5, 9, 1)], key(1): [Span(7, 7, 0)], key(0, "t2", ""): [Span(1, 2, 0)]}
     batch = Batch(files, spans, {"id-eu": "eu"}, 2)
@@ -888,3 +888,19 @@ def test_the_log_of_an_archive_leads_to_no_file_outside_of_its_days(path: str) -
         decode_batch(encode_batch(Batch({path: file}, {}, {}, 1)), "here")
     with pytest.raises(ArchiveError, match="is no path of a file of an archive"):
         decode_state(encode_state(Archive(number=1, files={path: file})), 1, "here")
+
+
+@pytest.mark.parametrize(
+    ("day", "folder"),
+    [
+        *(("../../../outside", "2013-01-01"), ("../x", ".."), ("2013-01-02", "2013-01-01"), ("", "2013-01-01")),
+        *(("2013-01-01", "__HIVE_DEFAULT_PARTITION__"), ("2013-1-1", "2013-1-1"), ("..", "..")),
+    ],
+)
+def test_the_day_of_a_file_is_that_of_its_folder(day: str, folder: str) -> None:
+    """A compaction writes to the folder of the day that the log says."""
+    files = {f"day={folder}/a.parquet": DataFile(day, 1, 1, "")}
+    with pytest.raises(ArchiveError, match="is not the day of"):
+        decode_batch(encode_batch(Batch(files, {}, {}, 1)), "here")
+    with pytest.raises(ArchiveError, match="is not the day of"):
+        decode_state(encode_state(Archive(number=1, files=files)), 1, "here")
