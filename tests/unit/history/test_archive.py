@@ -904,3 +904,15 @@ def test_the_day_of_a_file_is_that_of_its_folder(day: str, folder: str) -> None:
         decode_batch(encode_batch(Batch(files, {}, {}, 1)), "here")
     with pytest.raises(ArchiveError, match="is not the day of"):
         decode_state(encode_state(Archive(number=1, files=files)), 1, "here")
+
+
+def test_positions_that_were_set_on_the_first_batch_need_no_batch_before(tmp_path: Path) -> None:
+    """`dynamic-kafka offsets set` may change batch 0 as long as it is not finished."""
+    tp = KafkaTopicPartition("orders", 0)
+    cluster = ClusterOffsets("id-eu", topics={"orders": "topic-id"}, ranges={tp: (5, 9)}, resets=frozenset([tp]))
+    document = Document(streams={"s": {"eu": frozenset(["orders"])}}, clusters={"eu": cluster})
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(encode(document)))
+    query, found, before = archive._batch_of(str(tmp_path), 0)
+    assert (query, found.clusters["eu"].resets, before) == ("q", {tp}, Document())
