@@ -199,7 +199,7 @@ def _batch_of(checkpoint: str, number: int) -> tuple[str, Document, Document]:
         batch = found.batch(number)
         document = batch.document(batch.source(None))
         before = Document()
-        if any(cluster.resets for cluster in document.clusters.values()):
+        if number and any(cluster.resets for cluster in document.clusters.values()):
             before = found.batch(number - 1).document(batch.source(None))
     except CheckpointError as error:
         raise ArchiveError(

@@ -21,12 +21,15 @@ from hypothesis import strategies as st
 from tests.histories import write
 from tests.property.test_histories import CLUSTERS, ModelView, Partition, World
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.history.model import HistoryFile, HistoryGap, HistoryTask, pieces
 from dynamic_kafka.history.reader import read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
+from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
 from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
@@ -54,6 +57,21 @@ class Logs(World):
     def __init__(self) -> None:
         super().__init__(None)
         self.markers: set[tuple[str, int, int]] = set()
+        self.copy = False
+
+    def snapshot(self) -> Snapshot:
+        """The metadata, in which `b` may continue `a`."""
+        if not self.copy:
+            return super().snapshot()
+        clusters = {
+            name: ClusterMetadata(
+                frozenset(topics),
+                {"bootstrap.servers": f"{name}:9092"},
+                continues=Continues("a", "records") if name == "b" else None,
+            )
+            for name, topics in self.metadata.items()
+        }
+        return make_snapshot([KafkaStream("even", clusters)])
 
     def row(self, name: str, tp: KafkaTopicPartition, offset: int) -> KafkaRow:
         """A record that only this topic has."""
@@ -272,6 +290,36 @@ def test_an_exact_promise_holds(draw: st.DataObject) -> None:
         if Counter(rows) != Counter(wanted) or not in_order(rows):
             event("wrong")
             assert verdict != "exact", (sorted(set(wanted) - set(rows)), Counter(rows) - Counter(wanted))
+
+
+@given(moved=st.integers(0, 40), end=st.integers(0, 50), begin=st.integers(0, 50))
+def test_rows_that_come_from_a_cluster_and_its_copy_are_not_called_exact(moved: int, end: int, begin: int) -> None:
+    """The rows of `a` are on `b`, too, and only `b` is read: compared by value."""
+    world = Logs()
+    for name in ("a", "b"):
+        world.make_topic(name, "t", 1)
+        world.clusters[name].topics["t"].partitions[0].times_ms = list(range(1000, 1060))
+    world.clusters["b"].topics["t"].partitions[0].begin = min(begin, max(moved, end))
+    world.metadata, world.copy = {"b": {"t"}}, True
+    chunks = {"a": range(moved), "b": range(moved, max(moved, end))}
+    with TemporaryDirectory() as folder:
+        for name, offsets in chunks.items():
+            found = [
+                {"value": b"%d" % o, "topic": "t", "partition": 0, "offset": o, "timestamp": 1000 * (1000 + o)}
+                for o in offsets
+            ]
+            if found:
+                write(Path(folder, f"{name}.parquet"), [{**row, "cluster": name} for row in found])
+        if not any(chunks.values()):
+            return
+        world.row = lambda _, tp, offset: KafkaRow(1000 + offset, None, b"%d" % offset)  # type: ignore[method-assign]
+        verdict, rows = run(query_of(world, Path(folder), None), world, [dict(MARKER)])
+    values = Counter(row.value for row in rows)
+    if moved:
+        assert verdict != "exact"
+    if moved and chunks["b"]:
+        assert set(values.values()) == {1}
+    assert set(values) >= {b"%d" % o for o in range(max(moved, end), 60)}
 
 
 def _with(world: Logs, name: str) -> Iterator[Record]:

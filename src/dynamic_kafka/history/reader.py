@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from dynamic_kafka.errors import ConfigurationError, HistoryError
 from dynamic_kafka.history.columns import converted
 from dynamic_kafka.history.formats import reader_of
-from dynamic_kafka.history.model import HISTORY_ROW, FrozenHistory, HistoryFile, HistoryTask, TimeLimit
+from dynamic_kafka.history.model import HISTORY_ROW, HistoryFile, HistoryTask, TimeLimit
 from dynamic_kafka.rows import COLUMNS
 
 __all__ = ["read_history"]
@@ -37,7 +38,7 @@ def read_history(
         HistoryError: If a file was changed or deleted, or cannot be read.
     """
     history, limit = task.history, task.history.limit
-    of_source = _of_table if history.decoded else _of_source
+    of_source = _of_table if history.decoded else partial(_of_source, cluster=history.cluster)
     read = reader_of(history, task.where)
     wanted = {field.name: field.type for field in schema}
     if history.decoded:
@@ -56,7 +57,7 @@ def read_history(
         try:
             for batch in read(piece, names):
                 try:
-                    found = of_source(_before(batch, limit, piece.file.values), schema, piece.file.values, history)
+                    found = of_source(_before(batch, limit, piece.file.values), schema, piece.file.values)
                 except pa.ArrowException as error:
                     shown = f"{history.location}/{piece.file.path}"
                     raise HistoryError(shown, f"has a value that does not fit its column: {error}") from error
@@ -75,35 +76,36 @@ def read_history(
 
 
 def _of_source(
-    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None], history: FrozenHistory
+    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None], cluster: str = ""
 ) -> pa.RecordBatch:
-    """Return a batch with the columns of the source."""
+    """Return a batch with the columns of the source. Rows that name no cluster are of the given one."""
     names = batch.schema.names
     columns = []
     for field in schema:
         if field.name in names:
             column = batch[field.name]
-            if field.name == "cluster" and history.cluster and column.null_count:
-                column = pc.fill_null(column, history.cluster)
+            if field.name == "cluster" and cluster and column.null_count:
+                column = pc.fill_null(column, cluster)
             columns.append(converted(column, field.type))
         elif field.name in values:
             columns.append(converted(pa.repeat(pa.scalar(values[field.name], pa.string()), len(batch)), field.type))
-        elif field.name == "cluster" and history.cluster:
-            columns.append(pa.repeat(history.cluster, len(batch)))
+        elif field.name == "cluster" and cluster:
+            columns.append(pa.repeat(cluster, len(batch)))
         else:
             columns.append(pa.nulls(len(batch), field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _of_table(
-    batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None], history: FrozenHistory
-) -> pa.RecordBatch:
-    """Return a batch with the table's rows in one column. There are no messages, so all others are null."""
+def _of_table(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
+    """Return a batch with the table's rows in one column. There are no messages, so all others are null.
+
+    A column `cluster` is the table's own, so nothing is filled in.
+    """
     columns = []
     for field in schema:
         if field.name == HISTORY_ROW:
             of_row = pa.schema(list(field.type))
-            rows = _of_source(batch, of_row, values, history)
+            rows = _of_source(batch, of_row, values)
             columns.append(pa.StructArray.from_arrays(rows.columns, fields=list(of_row)))
         else:
             columns.append(pa.nulls(len(batch), field.type))

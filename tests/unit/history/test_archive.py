@@ -797,7 +797,7 @@ def test_texts_are_what_was_written() -> None:
     """A state and a batch with several clusters, topics and gaps."""
     files = {
         "day=2013-01-01/a.parquet": DataFile("2013-01-01", 3, 100, "e3"),
-        "day=x/b.parquet": DataFile("", 1, 10, "b0"),
+        "day=__HIVE_DEFAULT_PARTITION__/b.parquet": DataFile("", 1, 10, "b0"),
     }
     spans = {key(0): [Span(0, 3, 3), Span(5, 9, 1)], key(1): [Span(7, 7, 0)], key(0, "t2", ""): [Span(1, 2, 0)]}
     batch = Batch(files, spans, {"id-eu": "eu"}, 2)
@@ -888,3 +888,31 @@ def test_the_log_of_an_archive_leads_to_no_file_outside_of_its_days(path: str) -
         decode_batch(encode_batch(Batch({path: file}, {}, {}, 1)), "here")
     with pytest.raises(ArchiveError, match="is no path of a file of an archive"):
         decode_state(encode_state(Archive(number=1, files={path: file})), 1, "here")
+
+
+@pytest.mark.parametrize(
+    ("day", "folder"),
+    [
+        *(("../../../outside", "2013-01-01"), ("../x", ".."), ("2013-01-02", "2013-01-01"), ("", "2013-01-01")),
+        *(("2013-01-01", "__HIVE_DEFAULT_PARTITION__"), ("2013-1-1", "2013-1-1"), ("..", "..")),
+    ],
+)
+def test_the_day_of_a_file_is_that_of_its_folder(day: str, folder: str) -> None:
+    """A compaction writes to the folder of the day that the log says."""
+    files = {f"day={folder}/a.parquet": DataFile(day, 1, 1, "")}
+    with pytest.raises(ArchiveError, match="is not the day of"):
+        decode_batch(encode_batch(Batch(files, {}, {}, 1)), "here")
+    with pytest.raises(ArchiveError, match="is not the day of"):
+        decode_state(encode_state(Archive(number=1, files=files)), 1, "here")
+
+
+def test_positions_that_were_set_on_the_first_batch_need_no_batch_before(tmp_path: Path) -> None:
+    """`dynamic-kafka offsets set` may change batch 0 as long as it is not finished."""
+    tp = KafkaTopicPartition("orders", 0)
+    cluster = ClusterOffsets("id-eu", topics={"orders": "topic-id"}, ranges={tp: (5, 9)}, resets=frozenset([tp]))
+    document = Document(streams={"s": {"eu": frozenset(["orders"])}}, clusters={"eu": cluster})
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(encode(document)))
+    query, found, before = archive._batch_of(str(tmp_path), 0)
+    assert (query, found.clusters["eu"].resets, before) == ("q", {tp}, Document())

@@ -31,7 +31,7 @@ from dynamic_kafka.history.folder import ListedFile, is_at, open_folder
 from dynamic_kafka.history.formats import Frozen, freeze
 from dynamic_kafka.history.model import HISTORY_ROW, HistoryTask, TimeLimit, pieces
 from dynamic_kafka.history.orc_zones import writer_zones
-from dynamic_kafka.history.reader import read_history
+from dynamic_kafka.history.reader import _of_table, read_history
 from dynamic_kafka.history.settings import HistorySettings
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.spark.comparisons import Comparison, expression_of
@@ -828,3 +828,11 @@ def error_of(file: Path) -> list[str]:
     except (ConfigurationError, HistoryError) as error:
         return [str(error)]
     return []
+
+
+def test_a_tables_own_column_cluster_stays_as_it_is() -> None:
+    """Only rows of records get the name of the cluster that is read."""
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["eu", None])], ["id", "cluster"])
+    row = pa.struct([("id", pa.int64()), ("cluster", pa.string()), ("absent", pa.string())])
+    found = _of_table(batch, pa.schema([("value", pa.binary()), (HISTORY_ROW, row)]), {})
+    assert [r[HISTORY_ROW]["cluster"] for r in found.to_pylist()] == ["eu", None]

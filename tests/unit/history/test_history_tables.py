@@ -6,22 +6,26 @@ import datetime as dt
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.histories import records
 from tests.unit.history.test_archive import Folder, key, rows
 from tests.unit.history.test_history_files import frozen, offsets, read
 
 from dynamic_kafka import archive
+from dynamic_kafka.cli.positions import positions
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, HistoryError
 from dynamic_kafka.history.coverage import Offsets, gaps_between
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.document.document import HistoryStage
+from dynamic_kafka.source.document.document import HistoryStage, RetainedTopic
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, decode, encode
 from dynamic_kafka.source.document.promise import Promise
 from dynamic_kafka.source.document.recorded import Recorded, recorded_offsets
@@ -322,6 +326,30 @@ def test_a_checkpoint_says_where_its_query_ended(tmp_path: Path) -> None:
     assert recorded_offsets(ours) == Recorded(1, {("eu", "t", 0): 8}, {"eu": {"id": "id-eu", "topics": {"t": "tid"}}})
     spark = write_checkpoint(tmp_path / "spark", {"t": {"0": 23, "1": 0}}, finished=1)
     assert recorded_offsets(spark) == Recorded(0, {("", "t", 0): 22, ("", "t", 1): -1}, {})
+
+
+@given(
+    read=st.dictionaries(st.tuples(st.sampled_from("tu"), st.integers(0, 2)), st.integers(0, 99), max_size=4),
+    kept=st.dictionaries(st.sampled_from("tuv"), st.dictionaries(st.integers(0, 2), st.integers(0, 99), min_size=1)),
+)
+def test_all_positions_of_a_checkpoint_are_those_of_its_history(
+    read: dict[tuple[str, int], int], kept: dict[str, dict[int, int]]
+) -> None:
+    """Also those of topics that the query does not read any more: its table has their rows."""
+    cluster = ClusterOffsets("id-eu", topics={topic: f"{topic}-id" for topic, _ in read})
+    cluster.ranges = {KafkaTopicPartition(*tp): (0, end) for tp, end in read.items()}
+    cluster.retained = {topic: RetainedTopic(f"{topic}-id", 1, dict(ends)) for topic, ends in kept.items()}
+    value = Document(streams={"s": {"eu": frozenset("tuv")}}, clusters={"eu": cluster})
+    known = {tuple(at): said.offset for at, said in positions(value, unfinished=False).items()}
+    with TemporaryDirectory() as folder:
+        path = write_checkpoint(Path(folder), encode(value), finished=1)
+        if not known:
+            with pytest.raises(CheckpointError, match="has not read anything yet"):
+                recorded_offsets(path)
+            return
+        found = recorded_offsets(path)
+    assert {place: last + 1 for place, last in found.largest.items()} == known
+    assert found.clusters["eu"]["topics"] == {topic: f"{topic}-id" for _, topic, _ in known}
 
 
 def test_a_query_that_has_just_read_its_history_has_written_all(tmp_path: Path) -> None:

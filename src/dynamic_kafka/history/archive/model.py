@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.history.folder import NULL
 
 __all__ = [
     "NOTHING",
@@ -329,11 +330,16 @@ def _files(files: Mapping[str, DataFile]) -> dict[str, list[Any]]:
 def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
     if others := [path for path in value if not _PATH.fullmatch(path)]:  # a log must not lead out of its folder
         raise ValueError(f"'{others[0]}' is no path of a file of an archive")
-    return {
+    files = {
         path: DataFile(str(day), int(rows), int(size), str(sha256)) for path, (day, rows, size, sha256) in value.items()
     }
+    for path, file in files.items():  # a compaction makes a path of the day
+        if (file.day and not _DAY.fullmatch(file.day)) or not path.startswith(f"day={file.day or NULL}/"):
+            raise ValueError(f"'{file.day}' is not the day of '{path}'")
+    return files
 
 
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
 
 

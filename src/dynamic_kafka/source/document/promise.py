@@ -24,6 +24,9 @@ Kind = Literal[
     "in no file",
     "without record",
     "never read",
+    "too many",
+    "copied",
+    "moved",
     "twice",
     "maybe twice",
     "out of order",
@@ -38,6 +41,13 @@ _WORDS: Mapping[Kind, tuple[Verdict, str]] = {
     "never read": (
         "not exact",
         "{n} offsets were never read by the archive, and Kafka does not have them any more: {ranges}",
+    ),
+    "copied": (
+        "not exact",
+        (
+            "rows of the history may come twice, because they may be on a copy, too, which is read from its beginning: "
+            "{ranges}"
+        ),
     ),
     "twice": ("not exact", "{n} rows are there twice: {ranges}"),
     "out of order": ("not exact", "rows are not in the order of their offsets: {ranges}"),
@@ -54,6 +64,20 @@ _WORDS: Mapping[Kind, tuple[Verdict, str]] = {
         (
             "{n} offsets were read by the archive and have no record. They are markers of transactions, compacted or "
             "filtered records, or were given up: {ranges}"
+        ),
+    ),
+    "too many": (
+        "not proved",
+        (
+            "{n} offsets that the history does not have are in Kafka and not read from it, because only the 1,000 largest "
+            "gaps are: {ranges}"
+        ),
+    ),
+    "moved": (
+        "not proved",
+        (
+            "what is before the history's first offsets is not read from Kafka, because the history has rows of the cluster "
+            "that is continued. Nothing shows that these are all, and each one once: {ranges}"
         ),
     ),
     "maybe twice": ("not proved", "up to {n} rows may be there twice: {ranges}"),

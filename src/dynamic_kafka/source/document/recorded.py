@@ -17,7 +17,7 @@ class Recorded(NamedTuple):
 
     Attributes:
         batch: The number of its last batch.
-        largest: The last offset of each partition that was read.
+        largest: The last offset of each partition that was read, also of topics that the query does not read any more.
         clusters: The ids of clusters and topics, by the cluster's name; nothing, if Spark's own source has read them.
     """
 
@@ -57,7 +57,12 @@ def recorded_offsets(location: str) -> Recorded:
     largest: dict[tuple[str, str, int], int] = {}
     clusters: dict[str, Any] = {}
     for name, cluster in document.clusters.items():
-        clusters[name] = {"id": cluster.kafka_id, "topics": dict(cluster.topics)}
+        kept = cluster.retained
+        clusters[name] = {
+            "id": cluster.kafka_id,
+            "topics": {topic: of.topic_id for topic, of in kept.items()} | cluster.topics,
+        }
+        largest |= {(name, topic, p): end - 1 for topic, of in kept.items() for p, end in of.offsets.items()}
         largest |= {(name, tp.topic, tp.partition): end - 1 for tp, (_, end) in cluster.ranges.items()}
     if not largest:
         raise CheckpointError(f"{batch.place} has no offsets: this query has not read anything yet")

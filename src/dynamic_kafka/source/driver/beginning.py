@@ -26,6 +26,7 @@ from dynamic_kafka.source.rules.switch import (
     check_answers,
     check_positions,
     check_rows,
+    copies_seen,
     gaps_of,
     next_offsets,
 )
@@ -69,7 +70,7 @@ def begin_with_history(
     frozen = _freeze(settings)
     by_largest = settings.switch in ("coordinates", "checkpoint")
     tolerant = not policy.fail_on_data_loss
-    switched = Switched({}, [], Counter(), {}, set(), {})
+    switched = Switched({}, [], Counter(), {}, set(), {}, {})
     if by_largest:
         switched = next_offsets(frozen.largest, frozen.clusters, seen.desired, seen.views)
         tell(switched.events)
@@ -95,18 +96,20 @@ def begin_with_history(
     for name, cluster in document.clusters.items():
         cluster.starting = initializer_to_json(own.get(name))
     document.starting = initializer_to_json(policy.starting)
-    only = next(iter(own)) if len(own) == 1 else ""
+    only = next(iter(own)) if len(own) == 1 and not frozen.history.decoded else ""
     rows = f"{frozen.history.rows:,} rows of {frozen.history.evidence}"
     said = _promise(settings, document, switched.offsets)
     if start.given_up:
         said = said.and_seen(Seen.of("deleted", start.given_up))
     if by_largest:
         compared, lacking = _compare(frozen, switched, document, start.begins, records_at)
+        read = [(name, tp) for name, state in document.clusters.items() for tp in state.ranges]
+        lacking += copies_seen(switched, read)
         said = replace(said, recognized=tuple(sorted(compared.items()))).and_seen(*lacking)
     if settings.switch == "coordinates":
         said = replace(said, rows=frozen.history.rows)
         frozen, found = _filled(frozen, switched, start, document)
-        never_read = [seen for seen in found if seen.kind == "never read"]
+        never_read = [seen for seen in found if frozen.archived and seen.kind in ("never read", "too many")]
         if never_read and not tolerant:
             raise OffsetResolutionError(
                 f"The archive '{settings.path}' is not complete: {never_read[0]}. Nothing was read. Set "
@@ -186,6 +189,7 @@ def _filled(frozen: Frozen, switched: Switched, start: AfterHistory, document: D
         None if frozen.archived is None else frozen.archived.spans,
         start.begins,
         {name: state.kafka_id for name, state in document.clusters.items()},
+        copies=switched.copies,
     )
     frozen = with_gaps(frozen, gaps)
     return frozen, [*found, *seen_in(frozen.coverage)]

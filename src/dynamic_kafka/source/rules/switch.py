@@ -4,6 +4,9 @@
 situation                                           rule
 ==================================================  =====================================================================
 the history has coordinates                         Kafka goes on after the largest offset of each partition
+a cluster that continues one of the history         what is before the history's first offsets on it is not read: it has the
+                                                    other's rows. Partitions that the history does not have are read from
+                                                    their beginning, and it is told that rows may come twice
 a partition that the history does not have          its beginning
 a cluster or topic of the history that the query    a warning, and its largest offsets stay in the document: once it is read,
 does not read                                       Kafka goes on after them
@@ -25,7 +28,7 @@ starting offsets or a time are given                checked in the same way. Of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +37,7 @@ from dynamic_kafka.history.coverage import Coverage, Offsets, gaps_between
 from dynamic_kafka.history.model import HistoryGap, LargestOffsets, Place
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, PartitionOffsetsRetriever
 from dynamic_kafka.source.document.document import Document
+from dynamic_kafka.source.document.offsets import topic_id_text
 from dynamic_kafka.source.document.promise import Seen, counted, shown_place
 from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, Event, KafkaRow
 
@@ -45,6 +49,7 @@ __all__ = [
     "check_answers",
     "check_positions",
     "check_rows",
+    "copies_seen",
     "gaps_of",
     "next_offsets",
 ]
@@ -86,6 +91,7 @@ class Switched(NamedTuple):
         places: Today's cluster and partition, by the place in the history.
         without_id: The places of which no topic ids could be compared.
         unread: The topics that are not read, by the name of the cluster and the topic.
+        copies: Cluster and topic in the history, by the cluster and topic that continue them.
     """
 
     offsets: NextOffsets
@@ -94,6 +100,7 @@ class Switched(NamedTuple):
     places: dict[Place, tuple[str, KafkaTopicPartition]]
     without_id: set[Place]
     unread: dict[tuple[str, str], Unread]
+    copies: dict[tuple[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -217,7 +224,7 @@ def next_offsets(
     for (name, topic, partition), offset in sorted(largest.items()):
         cluster = today[name]
         tp = KafkaTopicPartition(topic, partition)
-        topic_id = of_name[name].get("topics", {}).get(topic, "")
+        topic_id = topic_id_text(of_name[name].get("topics", {}).get(topic))
         if cluster is None or topic not in desired[cluster].topics:
             ids = str(of_name[name].get("id", "")), topic_id
             unread.setdefault((cluster or name, topic), Unread(*ids, {})).offsets[partition] = offset + 1
@@ -268,7 +275,15 @@ def next_offsets(
                 "read from Kafka: after the history no more of their rows follow",
             )
         )
-    return Switched(found, events, recognized, places, without_id, unread)
+    has = {(today[name] or name, topic) for name, topic, _ in largest}
+    copies = {
+        (name, topic): (continues.cluster, old)
+        for name, of in desired.items()
+        if (continues := of.continues) is not None
+        for topic in of.topics
+        if (old := continues.old_topic(topic)) is not None and (continues.cluster, old) in has
+    }
+    return Switched(found, events, recognized, places, without_id, unread, copies)
 
 
 def _name_today(
@@ -343,12 +358,30 @@ def check_positions(document: Document, offsets: NextOffsets, *, given: Collecti
             )
 
 
+def copies_seen(switched: Switched, read: Iterable[tuple[str, KafkaTopicPartition]]) -> list[Seen]:
+    """Return what is to be said of partitions that are copies of those in the history.
+
+    Args:
+        switched: Where Kafka goes on.
+        read: The partitions that are read from Kafka.
+    """
+    both, again = [], []
+    for cluster, tp in sorted(read):
+        if old := switched.copies.get((cluster, tp.topic)):
+            of_history = tp in switched.offsets.get(cluster, ())
+            text = f"{cluster}/{tp.topic}-{tp.partition} continues {'/'.join(old)}"
+            (both if of_history else again).append(text)
+    return [*([Seen.of("copied", again)] if again else []), *([Seen.of("moved", both)] if both else [])]
+
+
 def gaps_of(
     places: Mapping[Place, tuple[str, KafkaTopicPartition]],
     coverage: Mapping[Place, Coverage],
     archived: Mapping[Place, Sequence[Offsets]] | None,
     begins: Mapping[tuple[str, KafkaTopicPartition], int],
     kafka_ids: Mapping[str, str],
+    *,
+    copies: Collection[tuple[str, str]] = (),
 ) -> tuple[dict[Place, list[HistoryGap]], list[Seen]]:
     """Return the offsets that the history does not have and Kafka has, and what is to be said of them and of the others.
 
@@ -358,22 +391,27 @@ def gaps_of(
         archived: Of an archive, the offsets that it has read.
         begins: Where the partitions begin in Kafka.
         kafka_ids: The cluster.id of each cluster.
+        copies: The clusters and topics that continue others in the history, which have what is before their first offsets.
     """
     there: list[tuple[Place, Offsets]] = []
     gone: list[tuple[Place, Offsets]] = []
+    unasked: list[tuple[Place, Offsets]] = []
     before: list[tuple[Place, Offsets]] = []
     inside: list[tuple[Place, Offsets]] = []
     known = {place: found.spans for place, found in coverage.items()} if archived is None else archived
     for place, spans in sorted(known.items()):
-        begin = begins.get(places[place], spans[-1].end) if place in places else spans[-1].end
+        at = places.get(place)
+        begin = spans[-1].end if at is None else begins.get(at, spans[-1].end)
         inside += [(place, span._replace(rows=span.end - span.start - span.rows)) for span in spans if not span.whole]
         first = spans[0].start
-        for gap in [Offsets(0, first, first), *gaps_between(spans)]:
+        is_copy = at is not None and (at[0], at[1].topic) in copies
+        for gap in [*([] if is_copy else [Offsets(0, first, first)]), *gaps_between(spans)]:
             cut = min(max(begin, gap.start), gap.end)
             if cut < gap.end:
                 there.append((place, Offsets(cut, gap.end, gap.end - cut)))
             if gap.start < cut:
-                (gone if gap.start else before).append((place, Offsets(gap.start, cut, cut - gap.start)))
+                lacks = before if not gap.start else unasked if at is None else gone
+                lacks.append((place, Offsets(gap.start, cut, cut - gap.start)))
     there.sort(key=lambda entry: -entry[1].rows)
     read, unread = sorted(there[:_MOST_GAPS]), sorted(there[_MOST_GAPS:])
     gaps: dict[Place, list[HistoryGap]] = {}
@@ -383,10 +421,10 @@ def gaps_of(
             HistoryGap(cluster, kafka_ids.get(cluster, ""), tp.topic, tp.partition, span.start, span.end)
         )
     if archived is None:
-        lacking = counted("in no file", sorted([*gone, *unread, *inside]))
-    else:
-        lacking = [*counted("never read", sorted([*gone, *unread])), *counted("without record", inside)]
-    return gaps, [*lacking, *counted("read from Kafka", read), *counted("before", before)]
+        lacking = counted("in no file", sorted([*gone, *unasked, *inside]))
+    else:  # what the query does not read from Kafka may be there
+        lacking = [*counted("never read", gone), *counted("in no file", unasked), *counted("without record", inside)]
+    return gaps, [*lacking, *counted("too many", unread), *counted("read from Kafka", read), *counted("before", before)]
 
 
 def check_rows(

@@ -342,7 +342,22 @@ def test_a_thousand_gaps_are_read_the_largest_ones() -> None:
     spans = [whole(n * 10, n * 10 + 8) for n in range(1001)] + [whole(10_009, 10_010)]
     gaps, seen = gaps_of(PLACES, {HERE: Coverage(tuple(spans))}, None, {("a", P0): 0}, {})
     assert len(gaps[HERE]) == 1000
-    assert seen[0] == Seen("in no file", 1, 1, ("a/t-0: 10008 to 10008",))
+    assert seen[0] == Seen("too many", 1, 1, ("a/t-0: 10008 to 10008",))
+    assert gaps_of(PLACES, {}, {HERE: spans}, {("a", P0): 0}, {})[1][0] == seen[0]
+
+
+def test_an_archives_gaps_of_what_is_not_read_from_kafka_are_not_said_to_be_gone() -> None:
+    """Nobody has asked Kafka for them."""
+    other: Place = ("a", "u", 0)
+    spans = {HERE: [whole(0, 9)], other: [whole(0, 5), whole(10, 20)]}
+    assert gaps_of(PLACES, {}, spans, {("a", P0): 0}, {})[1] == [Seen("in no file", 5, 1, ("a/u-0: 5 to 9",))]
+
+
+def test_what_is_before_a_copys_first_offsets_is_of_the_other_cluster() -> None:
+    """Gaps after them are read."""
+    coverage = {HERE: Coverage((whole(5, 20), whole(30, 40)))}
+    for copies, wanted in (({("a", "t")}, [gap(20, 30)]), ({("a", "u"), ("b", "t")}, [gap(0, 5), gap(20, 30)])):
+        assert gaps_of(PLACES, coverage, None, {("a", P0): 0}, {"a": "A"}, copies=copies)[0] == {HERE: wanted}
 
 
 # --- records ------------------------------------------------------------------------------------------------------------

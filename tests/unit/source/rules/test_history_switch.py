@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
+from dynamic_kafka.continuation import Continues
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, DynamicKafkaError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
+from dynamic_kafka.source.document.promise import Seen
 from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, Event
-from dynamic_kafka.source.rules.switch import AfterHistory, Unread, check_answers, check_positions, next_offsets
+from dynamic_kafka.source.rules.switch import (
+    AfterHistory,
+    Unread,
+    check_answers,
+    check_positions,
+    copies_seen,
+    next_offsets,
+)
 from dynamic_kafka.source.settings import SourceSettings
 
 P0, P1 = KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)
@@ -297,6 +306,30 @@ def test_rows_that_nothing_follows_are_a_warning() -> None:
     assert "u5" not in many.events[0].text
     found = next_offsets({("", "t", 1): 1}, {}, {"a": desired(partitions={P0})}, {"a": view()})
     assert found.events == [Event("warning", f"The history has rows of partitions t-1, {none}")]
+
+
+def test_topic_ids_may_be_as_kafka_prints_them() -> None:
+    """Also those of topics that are not read now, which are kept."""
+    ids = {"a": {"topics": {"t": "AbC+eF/hIjKlMnOpQrStUv", "u": "AbC-eF_hIjKlMnOpQrStUv"}}}
+    seen = ClusterView("A", {"t": "AbC-eF_hIjK"}, {"t": 1}, {P0: 9})
+    found = next_offsets({("a", "t", 0): 4, ("a", "u", 0): 4}, ids, {"a": desired()}, {"a": seen})
+    assert not found.without_id
+    assert found.unread["a", "u"].topic_id == "AbC-eF_hIjK"
+
+
+def test_a_copy_of_a_cluster_in_the_history_is_told() -> None:
+    """By partition: whether the history has some of it, too. Other topics are no copies."""
+    of = {"b": desired("t", "new", "u", continues=Continues("a", "records", {"t": "new", "w": "u"}))}
+    largest = {("a", "t", 0): 9, ("b", "new", 1): 9}
+    found = next_offsets(largest, {}, of, {"b": view("B", t=2, new=2, u=2)})
+    assert found.copies == {("b", "new"): ("a", "t")}
+    seen = copies_seen(found, [("b", KafkaTopicPartition(topic, p)) for topic in ("t", "new", "u") for p in (0, 1)])
+    assert seen == [
+        Seen("copied", 0, 1, ("b/new-0 continues a/t",)),
+        Seen("moved", 0, 1, ("b/new-1 continues a/t",)),
+    ]
+    of = {"b": desired("t", "new")}
+    assert next_offsets(largest, {}, of, {"b": view("B", t=2, new=2)}).copies == {}
 
 
 def test_a_cluster_that_the_history_does_not_have_starts_at_its_beginning() -> None:
