@@ -312,7 +312,7 @@ def test_rows_that_come_from_a_cluster_and_its_copy_are_not_called_exact(moved: 
                 write(Path(folder, f"{name}.parquet"), [{**row, "cluster": name} for row in found])
         if not any(chunks.values()):
             return
-        world.row = lambda _, tp, offset: KafkaRow(1000 + offset, None, b"%d" % offset)  # type: ignore[method-assign]
+        world.row = lambda name, tp, offset: KafkaRow(1000 + offset, None, b"%d" % offset)  # type: ignore[method-assign]
         verdict, rows = run(query_of(world, Path(folder), None), world, [dict(MARKER)])
     values = Counter(row.value for row in rows)
     if moved:

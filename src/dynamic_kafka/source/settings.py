@@ -206,8 +206,8 @@ class SourceSettings:
         "groupIdPrefix",
         non_blank(),
         "dynamic-kafka-source",
-        doc="The group id that clients send if `group.id` is not set. Nothing joins this group, and no offsets are committed "
-        "to it.",
+        doc="The group id that clients send if `group.id` is not set. Nothing joins this group, and no offsets are "
+        "committed to it.",
     )
     client_id_prefix: str | None = option(
         "client.id.prefix", non_blank(), doc="The `client.id` of all clients, to recognize them in the brokers' logs."

@@ -915,4 +915,4 @@ def test_positions_that_were_set_on_the_first_batch_need_no_batch_before(tmp_pat
     (tmp_path / "metadata").write_text('{"id":"q"}')
     (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(encode(document)))
     query, found, before = archive._batch_of(str(tmp_path), 0)
-    assert (query, found.clusters["eu"].resets, before) == ("q", {tp}, Document())
+    assert (query, found.clusters["eu"].resets, before) == ("q", frozenset([tp]), Document())

@@ -365,7 +365,8 @@ def copies_seen(switched: Switched, read: Iterable[tuple[str, KafkaTopicPartitio
         switched: Where Kafka goes on.
         read: The partitions that are read from Kafka.
     """
-    both, again = [], []
+    both: list[str] = []
+    again: list[str] = []
     for cluster, tp in sorted(read):
         if old := switched.copies.get((cluster, tp.topic)):
             of_history = tp in switched.offsets.get(cluster, ())
