@@ -3,7 +3,8 @@
 Rules:
 
 1. `format.on-error` is applied to each message that is read, whichever columns a query selects, and whichever conditions it
-   has: `fail` ends the task, `skip` leaves the message out, `dead-letter` sends it to a topic and leaves it out.
+   has: `fail` ends the task, `skip` leaves the message out, `dead-letter` sends it to a topic and leaves it out. Only the
+   metadata of a changelog message (`value.source.database`) are checked if a query selects them, and not otherwise.
 2. A message that the format skips (`json.ignore-parse-errors`) is no row, as in Flink.
 3. Of a table, a message without a value is no row. A table that is an upsert of its keys has no row for a message without a
    key, and a message without a value is a tombstone there; a key with a NULL cannot be read.

@@ -37,6 +37,8 @@ _PACK_TIGHTLY_FROM = 16
 _FEW_BYTES = 32  # a plane with so few different bytes gets shorter by deflating, other planes do not
 _ID_CHARS = 11
 _UNKNOWN_ID = "-" * _ID_CHARS
+_MOST_BYTES = 1 << 28
+"""The most bytes of a column: 30 million offsets. A document of a few bytes must not fill the memory."""
 
 
 def pack_bytes(data: bytes) -> str:
@@ -45,8 +47,17 @@ def pack_bytes(data: bytes) -> str:
 
 
 def unpack_bytes(packed: str) -> bytes:
-    """Return the bytes of `pack_bytes`."""
-    return zlib.decompress(base64.b64decode(packed, validate=True))
+    """Return the bytes of `pack_bytes`.
+
+    Raises:
+        ValueError: If these are too many, or cut off.
+        zlib.error: If they are damaged.
+    """
+    deflated = zlib.decompressobj()
+    data = deflated.decompress(base64.b64decode(packed, validate=True), _MOST_BYTES)
+    if not deflated.eof:
+        raise ValueError(f"a column is cut off, or has more than {_MOST_BYTES} bytes")
+    return data
 
 
 # --- names and ids ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.history.model import FrozenHistory, TimeLimit
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.document import columns
 from dynamic_kafka.source.document.document import HistoryStage
 from dynamic_kafka.source.document.evidence import Anchor, Difference, Marks, RecordPrint
 from dynamic_kafka.source.document.offsets import (
@@ -685,3 +686,15 @@ def test_an_excerpt_is_short() -> None:
         decode({"long": "x" * 109})
     with pytest.raises(CheckpointError, match=r'x{108}"\}$'):
         decode({"long": "x" * 108})
+
+
+def test_a_deflated_column_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes must not fill the memory, and a column that was cut off is an error, too."""
+    packed = columns.pack_bytes(bytes(1000))
+    assert columns.unpack_bytes(packed) == bytes(1000)
+    cut = base64.b64encode(base64.b64decode(packed)[:-5]).decode()
+    with pytest.raises(ValueError, match="cut off"):
+        columns.unpack_bytes(cut)
+    monkeypatch.setattr(columns, "_MOST_BYTES", 999)
+    with pytest.raises(ValueError, match="more than 999 bytes"):
+        columns.unpack_bytes(packed)
