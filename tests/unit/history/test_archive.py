@@ -284,12 +284,12 @@ def test_two_tasks_with_the_same_rows_are_refused(folder: Folder) -> None:
 def test_the_first_record_of_a_number_wins(folder: Folder) -> None:
     """A second driver of the same query adds nothing."""
     files = open_files(folder.path, ArchiveError)
-    batch = Batch({"day=1/a.parquet": DataFile("2013-01-01", 1, 1, "")}, {key(): [Span(0, 1, 1)]}, {}, 0)
+    batch = Batch({"day=2013-01-01/a.parquet": DataFile("2013-01-01", 1, 1, "")}, {key(): [Span(0, 1, 1)]}, {}, 0)
     assert log.create_record(files, "query", 1, batch)
     assert not log.create_record(
-        files, "query", 1, batch._replace(files={"day=1/b.parquet": DataFile("2013-01-01", 1, 1, "")})
+        files, "query", 1, batch._replace(files={"day=2013-01-01/b.parquet": DataFile("2013-01-01", 1, 1, "")})
     )
-    assert folder.state().files.keys() == {"day=1/a.parquet"}
+    assert folder.state().files.keys() == {"day=2013-01-01/a.parquet"}
 
 
 def test_offsets_of_two_queries_at_once_are_an_error(folder: Folder) -> None:
@@ -297,14 +297,17 @@ def test_offsets_of_two_queries_at_once_are_an_error(folder: Folder) -> None:
     files = open_files(folder.path, ArchiveError)
     for query, number, start, end in (("a", 1, 0, 1), ("b", 1, 0, 2), ("a", 2, 2, 3)):
         batch = Batch(
-            {f"day=1/{query}{number}.parquet": DataFile("2013-01-01", 1, 1, "")}, {key(): [Span(start, end, 1)]}, {}, 1
+            {f"day=2013-01-01/{query}{number}.parquet": DataFile("2013-01-01", 1, 1, "")},
+            {key(): [Span(start, end, 1)]},
+            {},
+            1,
         )
         assert log.create_record(files, query, number, batch)
     with pytest.raises(ArchiveError, match=r"offsets 0 to 0 of .* twice: in the record b-1\.json .* two queries"):
         folder.state()
     assert follow_the_words(folder) == ["a-1.json"]
     assert folder.state().spans == {key(): [Span(0, 3, 2)]}
-    assert folder.state().files.keys() == {"day=1/b1.parquet", "day=1/a2.parquet"}
+    assert folder.state().files.keys() == {"day=2013-01-01/b1.parquet", "day=2013-01-01/a2.parquet"}
 
 
 def follow_the_words(folder: Folder) -> list[str]:

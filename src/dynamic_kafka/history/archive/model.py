@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dynamic_kafka.errors import ArchiveError
-from dynamic_kafka.history.folder import NULL
 
 __all__ = [
     "NOTHING",
@@ -334,7 +333,8 @@ def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
         path: DataFile(str(day), int(rows), int(size), str(sha256)) for path, (day, rows, size, sha256) in value.items()
     }
     for path, file in files.items():  # a compaction makes a path of the day
-        if (file.day and not _DAY.fullmatch(file.day)) or not path.startswith(f"day={file.day or NULL}/"):
+        of_folder = path.removeprefix("day=").partition("/")[0]
+        if file.day != (of_folder if _DAY.fullmatch(of_folder) else ""):
             raise ValueError(f"'{file.day}' is not the day of '{path}'")
     return files
 

@@ -6,7 +6,7 @@ situation                                           rule
 the history has coordinates                         Kafka goes on after the largest offset of each partition
 a cluster that continues one of the history         what is before the history's first offsets on it is not read: it has the
                                                     other's rows. Partitions that the history does not have are read from
-                                                    their beginning, and it is told that rows may come twice
+                                                    their beginning, and a warning says that rows may come twice
 a partition that the history does not have          its beginning
 a cluster or topic of the history that the query    a warning, and its largest offsets stay in the document: once it is read,
 does not read                                       Kafka goes on after them
