@@ -29,7 +29,7 @@ _STDERR = pytest.StashKey[int]()
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "quick")
 
 # A test may take a multiple of its profile's number: `@settings(max_examples=3 * settings().max_examples)`.
-for _profile, _examples in (("dev", 20), ("ci", 300)):
+for _profile, _examples in (("dev", 20), ("ci", 150)):
     settings.register_profile(
         _profile,
         max_examples=_examples,
