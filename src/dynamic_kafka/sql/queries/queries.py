@@ -55,7 +55,7 @@ class Queries:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._made: dict[str, bool] = {}  # whether it is a stream
-        self._made_in = self._zone()
+        self._made_in = ""  # the session's time zone
         self._making: set[str] = set()
         self._narrow: dict[tuple[object, ...], DataFrame] = {}
         self._refusal: AnalysisException | None = None
@@ -134,9 +134,9 @@ class Queries:
 
     def _begin(self) -> None:
         activate(self._spark)
-        if self._zone() != self._made_in:  # Spark has put the time zone into what was made
+        if (zone := self._zone()) != self._made_in:  # Spark has put the time zone into what was made
             self.forget()
-            self._made_in = self._zone()
+            self._made_in = zone
 
     def _narrowed(
         self, query: Query, translated: str, rows: DataFrame, write: Callable[..., str], *, streaming: bool
