@@ -40,7 +40,8 @@ def run(servers: str, folder: Path) -> dict[str, object]:
         env.execute_sql(ddl)
     env.execute_sql("INSERT INTO words VALUES ('a'), ('b'), ('a')")
     found: dict[str, object] = {"described": [row[0] for row in env.execute_sql("DESCRIBE upper_words").collect()]}
-    found["batch"] = [row[0] for row in env.execute_sql(f"SELECT word FROM words {ended} ORDER BY word").collect()]
+    batch = f"SELECT word FROM words {ended} WHERE word >= 'a' ORDER BY word"  # a condition that the source may use
+    found["batch"] = [row[0] for row in env.execute_sql(batch).collect()]
     stream = env.execute_sql("SELECT word FROM upper_words").collect()
     found["stream"] = sorted(row[0] for row in islice(stream, 3))
     stream.close()  # type: ignore[attr-defined]

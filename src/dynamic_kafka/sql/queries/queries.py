@@ -38,6 +38,7 @@ from dynamic_kafka.sql.queries.names import is_ours, qualified_tables, unqualifi
 from dynamic_kafka.sql.queries.pushed_conditions import conditions_of
 from dynamic_kafka.sql.queries.used_columns import used_names, with_columns
 from dynamic_kafka.sql.queries.wanted_rows import wanted_rows
+from dynamic_kafka.sql.session.connect import is_connect
 from dynamic_kafka.sql.tables.definition import MetadataColumn, PhysicalColumn, qualified
 from dynamic_kafka.sql.tables.table import KafkaTable
 from dynamic_kafka.sql.tables.types import cast_type
@@ -149,7 +150,9 @@ class Queries:
         is wrong in the query was said by then, with all columns known.
         """
         self.conditions.clear()
-        if "${" in query.text:  # Spark puts the values of settings there, which are not known here
+        # Spark puts the values of settings into the place of ${...}, and they are not known here. With Connect it analyzes a
+        # query again when it runs, and would not find these names.
+        if "${" in query.text or is_connect(self._spark):
             return rows
         narrow: dict[str, DataFrame] = {}
         names: dict[int, str] = {}
