@@ -91,16 +91,7 @@ def _reset(
         raise ClusterUnavailableError(
             f"Cluster '{name}', topic '{absent[0]}' {why}. Name the topics to reset with --topic", cluster_id=name
         )
-    state = replace(
-        state,
-        topics=dict(state.topics),
-        ranges=dict(state.ranges),
-        unresolved=dict(state.unresolved),
-        stops=dict(state.stops),
-        marks=dict(state.marks),
-        anchors=dict(state.anchors),
-        kafka_id=state.kafka_id or kafka_id,
-    )
+    state = state.copied(kafka_id=state.kafka_id or kafka_id)
     by_topic = state.partitions_by_topic()
     tps = []
     for topic in asked:
@@ -108,9 +99,7 @@ def _reset(
         count, topic_id = len(infos[topic].leaders), topic_id_text(infos[topic].topic_id)
         if state.topics[topic] and topic_id and state.topics[topic] != topic_id:
             warn(f"cluster '{name}', topic '{topic}' was recreated: the new positions are those of the new topic")
-            for tp in known:  # they are about the records of the old topic
-                state.marks.pop(tp, None)
-                state.anchors.pop(tp, None)
+            state.forget_copies(known)  # of the old topic
         state.topics[topic] = topic_id or state.topics[topic]
         state.forget(tp for tp in known if tp.partition >= count)
         tps += [tp for tp in known if tp.partition < count]

@@ -98,6 +98,11 @@ class ClusterOffsets:
             self.ranges.pop(tp, None)
             self.stops.pop(tp, None)
             self.unresolved.pop(tp, None)
+            self.forget_copies([tp])
+
+    def forget_copies(self, tps: Iterable[KafkaTopicPartition]) -> None:
+        """Remove what is known of copies of partitions, whose records are others now."""
+        for tp in tps:
             self.marks.pop(tp, None)
             self.anchors.pop(tp, None)
 

@@ -331,8 +331,7 @@ class _Reconciliation:
                 reason = f"the log was truncated: it ended at offset {lowest}, below the position {position}"
                 self._lost(name, state, [tp], view, reason)
                 state.ranges[tp] = (lowest, lowest)
-                state.marks.pop(tp, None)
-                state.anchors.pop(tp, None)
+                state.forget_copies([tp])
                 self.changed = True
 
     def _handle_deleted(self, name: str, state: ClusterOffsets, wanted: Collection[str], view: ClusterView) -> None:

@@ -154,12 +154,13 @@ class Queries:
         # query again when it runs, and would not find these names.
         if "${" in query.text or is_connect(self._spark):
             return rows
+        columns = used_names(query, translated)
         narrow: dict[str, DataFrame] = {}
         names: dict[int, str] = {}
         for view, (table, places) in self._tables_of(query).items():
             if not isinstance(table, KafkaTable) or self._made.get(view) != streaming or -1 in places:
                 continue
-            used, columns, name = table, used_names(query, translated), f"__{view}_used"
+            used, name = table, f"__{view}_used"
             if columns is not None:
                 used = replace(table, definition=with_columns(table.definition, columns, streaming=streaming))
             if not streaming and not table.changelog and (wanted := self._wanted(query, places, table)):
