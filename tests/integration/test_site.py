@@ -30,7 +30,7 @@ PAGES = (
 )
 # What users of Spark's and Flink's connectors ask most often, as they type it, and where the answer is.
 QUESTIONS = {
-    "failOnDataLoss": "guides/reading.html#a-batch-that-cannot-be-read-any-more",
+    "failOnDataLoss": "guides/reading.html#a-batch-that-cannot-be-read-any-more-failondataloss",
     "offset out of range": "reference/errors.html#set-failondatalossfalse",
     "kafka consumer lag": "guides/reading.html#consumer-groups-committed-offsets-and-lag",
     "commit offsets": "guides/reading.html#consumer-groups-committed-offsets-and-lag",
@@ -40,7 +40,7 @@ QUESTIONS = {
     "rate limit backpressure": "guides/reading.html#how-much-a-batch-reads",
     "minPartitions parallelism": "guides/reading.html#how-much-a-batch-reads",
     "new partitions": "guides/reading.html#new-partitions-topics-and-clusters",
-    "topic deleted recreated": "guides/reading.html#a-batch-that-cannot-be-read-any-more",
+    "topic deleted recreated": "guides/reading.html#a-batch-that-cannot-be-read-any-more-failondataloss",
     "json columns": "guides/reading.html#messages-as-columns",
     "schema registry avro": "guides/sql.html#columns-from-a-schema-registry",
     "idle partition watermark": "guides/event-time.html#what-holds-the-others-back",
@@ -113,7 +113,6 @@ def test_the_search_finds_an_option(browser: Browser, width: int) -> None:
     browser.wait(f"{_RESULTS}.includes('A batch that cannot be read any more')")
 
 
-@pytest.mark.slow
 def test_the_search_answers_common_questions(browser: Browser) -> None:
     """The answer is among the first three hits."""
     browser.screen(1300, 900)

@@ -60,11 +60,11 @@ def batch(*topics: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"topic": list(topics), "value": [b"v"] * len(topics)})
 
 
-def open_transactions(broker: KafkaBroker) -> list[str]:
-    """The transactional ids with an open transaction."""
+def open_transactions(broker: KafkaBroker, task: WriteTask) -> list[str]:
+    """The transactional ids of a task's prefix with an open transaction."""
     client = TransactionClient("east", broker.client_properties(), timeout_ms=20_000)
     try:
-        return client.list_open()
+        return [name for name in client.list_open() if belongs_to(task.settings.prefix, name)]
     finally:
         client.close()
 
@@ -104,7 +104,7 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
     assert str(raised.value).startswith(
         "Cluster 'east', topic 'forbidden': User:writer may not Describe and Write topic 'forbidden'; grant it"
     )
-    wait_until(lambda: open_transactions(guarded) == [], 20, "the abort")
+    wait_until(lambda: not open_transactions(guarded, task), 20, "the abort")
 
 
 @pytest.mark.slow
@@ -174,13 +174,28 @@ def test_dead_letters_are_in_the_transaction(cluster_a: KafkaBroker, topic: Call
         report = flush(write(iter([rows]), task, producers, task_number=0))
         (prepared,) = producers.prepare()
     assert (report.dead_letters, report.rows) == (1, 2)
-    wait_until(lambda: open_transactions(cluster_a) == [prepared.transactional_id], 20, "the abort")
+    wait_until(lambda: open_transactions(cluster_a, task) == [prepared.transactional_id], 20, "the abort")
     assert (committed(cluster_a, name), committed(cluster_a, letters)) == ([], [])
     client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
     client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
     client.close()
     wait_until(lambda: len(committed(cluster_a, name)) == 1, 20, "the commit")
     assert b"".join(part.value() or b"" for part in committed(cluster_a, letters)) == bytes(2_000_000)
+
+
+def test_a_task_that_fails_leaves_no_open_transaction(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
+    """Also if it fails while the cluster adds its first partition: librdkafka ends only about six of seven of these."""
+    name, task = topic(cluster_a), task_to(cluster_a)
+
+    def failing(after_s: float) -> Iterator[pa.RecordBatch]:
+        yield batch(name)
+        time.sleep(after_s)
+        raise ZeroDivisionError
+
+    for number in range(40):
+        with pytest.raises(ZeroDivisionError), TransactionalProducers(task) as producers:
+            write(failing(number / 20_000), task, producers, task_number=0)
+    wait_until(lambda: not open_transactions(cluster_a, task), 20, "the aborts")
 
 
 def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
@@ -217,7 +232,7 @@ def test_a_producer_that_no_task_needs_is_closed(
         (prepared,) = producers.prepare()
     wait_until(lambda: _clients() <= before and not module._preparing, 30, "the end of both")
     assert len(module._ready) == 0
-    assert prepared.transactional_id in open_transactions(cluster_a)
+    assert prepared.transactional_id in open_transactions(cluster_a, task)
     with TransactionalProducers(replace(task, generation=2)) as producers:
         flush(write(iter([batch(name)]), task, producers, task_number=0))
         (again,) = producers.prepare()
@@ -237,7 +252,7 @@ def test_a_worker_of_one_task_makes_nothing_ready(
             (prepared,) = producers.prepare()
         assert prepared.transactional_id.endswith(f"-{number}")
         assert not module._preparing
-        assert _clients() == before
+        assert _clients() <= before
 
 
 def test_an_id_whose_file_is_deleted_is_not_used(

@@ -6,7 +6,7 @@ producers at any time, however many tasks of a batch it runs. If Spark does not 
 made ready.
 
 The records of a task are in one transaction for each cluster. `prepare` leaves them open, acknowledged, and returns their
-names. The driver commits or aborts them. A task that fails aborts its own.
+names. The driver commits or aborts them. A task that fails aborts its own (`_abort`).
 
 A producer that is closed after all its records were acknowledged sends no request about its transaction. That one stays open
 on the broker, to be ended by its producer id and epoch.
@@ -29,16 +29,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Hashable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, may_not
+from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, DynamicKafkaError, may_not
 from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
 from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import ClientPool
+from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer, statistics_ms
 from dynamic_kafka.sink.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, WriteTask
@@ -295,15 +296,24 @@ class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
         )
 
     def __exit__(self, *_: object) -> None:
-        for begun in self._begun.values():
-            _abort(begun)
+        for cluster, begun in self._begun.items():
+            _abort(begun, self._task.destinations[cluster].properties)
 
 
-def _abort(begun: _TransactionalProducer) -> None:
-    if begun.producer.errors.authentication_failed:  # each try would be one more refused login
+def _abort(begun: _TransactionalProducer, properties: Mapping[str, str]) -> None:
+    """Abort a transaction and close its producer. What cannot be aborted here is aborted by the next claim.
+
+    librdkafka sends no EndTxn if the answer to its first AddPartitionsToTxn arrives while it empties its queue, and reports
+    success (2.16: `txn_req_cnt` is 0 again after an "outdated" answer). The transaction is open then. So it is ended once
+    more, by its names; no request of its producer is on its way any more.
+    """
+    try:
+        if not begun.producer.errors.authentication_failed:  # each try would be one more refused login
+            begun.producer.client.abort_transaction(_ABORT_S)
+            client = TransactionClient(begun.producer.cluster, properties, timeout_ms=int(_ABORT_S * 1000))
+            with closing(client):
+                client.end(begun.transactional_id.name, begun.producer_id, begun.producer_epoch, commit=False)
+    except (KafkaException, DynamicKafkaError):
+        _log.debug("The transaction '%s' is left to the next claim", begun.transactional_id.name, exc_info=True)
+    finally:
         begun.close()
-        return
-    with suppress(KafkaException):  # the next claim aborts what could not be aborted here
-        begun.producer.client.purge()
-        begun.producer.client.abort_transaction(_ABORT_S)
-    begun.close()
