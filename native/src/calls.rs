@@ -3,12 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::{RecordBatch, StructArray, ffi};
-use dynamic_kafka_decode::Key;
+use dynamic_kafka_decode::{Key, caught};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-
-use crate::columns::caught;
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -4,7 +4,6 @@
 //! one partition is kept once for the run until the batch is finished.
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, ListBuilder, StringBuilder, StructBuilder};
@@ -15,7 +14,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
-use dynamic_kafka_decode::{Decoder, Key, Outcome};
+use dynamic_kafka_decode::{Decoder, Key, Outcome, caught, defect};
 
 /// A record, as the columns need it.
 pub trait Record {
@@ -481,23 +480,6 @@ impl Columns {
         }
         Arc::new(Int32Array::from(values))
     }
-}
-
-/// Call a function, and return what a panic in it says, as a clause of an error.
-///
-/// No panic is known. This is the last resort, so that Python gets an error that names the record.
-///
-/// # Errors
-/// If it panics.
-pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        defect(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words"))
-    })
-}
-
-fn defect(text: &str) -> String {
-    format!("the native kernel failed ({text}); this is a defect of pyspark-dynamic-kafka, please report it")
 }
 
 /// Return whether the bytes of a value have to be kept: for Spark, to show them beside its error, or because a value that is

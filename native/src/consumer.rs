@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dynamic_kafka_decode::{Decoder, Key, Spec, Unsupported};
+use dynamic_kafka_decode::{Decoder, Key, Spec, Unsupported, caught};
 
-use crate::columns::{Column, Columns, Problem, Record, caught};
+use crate::columns::{Column, Columns, Problem, Record};
 use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
 
 /// The most records of a batch.

@@ -16,7 +16,8 @@ use crate::calls::{Batch, SchemaId, guarded, locked, refused};
 #[pyclass(frozen, module = "dynamic_kafka._kernel")]
 pub(crate) struct Decoder {
     spec: Spec,
-    decoder: Mutex<decode::Decoder>,
+    /// None after a panic: then the next batch has a new one.
+    decoder: Mutex<Option<decode::Decoder>>,
 }
 
 #[pymethods]
@@ -28,7 +29,7 @@ impl Decoder {
     #[new]
     fn new(columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
         let spec = Spec::new(spec, &columns.0.fields).map_err(refused)?;
-        let decoder = Mutex::new(decode::Decoder::new(&spec).map_err(refused)?);
+        let decoder = Mutex::new(Some(decode::Decoder::new(&spec).map_err(refused)?));
         Ok(Self { spec, decoder })
     }
 
@@ -44,8 +45,7 @@ impl Decoder {
         headers: Option<PyArrowType<ArrayData>>,
     ) -> PyResult<Vec<SchemaId>> {
         let (messages, headers) = (binary(messages)?, headers.map(binary).transpose()?);
-        let found = guarded(py, || {
-            let mut decoder = locked(&self.decoder);
+        let found = self.with(py, |decoder| {
             let all = 0..messages.len();
             let unknown = all.filter_map(|i| decoder.unknown_schema(value(&messages, i), header(&headers, i)));
             unknown.collect::<std::collections::HashSet<_>>()
@@ -76,11 +76,7 @@ impl Decoder {
         errors: Vec<(usize, String)>,
     ) -> PyResult<Batch> {
         let (messages, headers) = (binary(messages)?, headers.map(binary).transpose()?);
-        let rows = guarded(py, || {
-            let mut decoder = locked(&self.decoder);
-            if !decoder.is_empty() {
-                decoder.finish(); // a panic has left it
-            }
+        let rows = self.with(py, |decoder| {
             let mut errors = errors.into_iter().peekable();
             for i in 0..messages.len() {
                 match errors.next_if(|(place, _)| *place == i) {
@@ -100,6 +96,19 @@ impl Decoder {
         })?;
         let rows: ArrayRef = Arc::new(rows);
         Ok(Batch { batch: RecordBatch::try_from_iter_with_nullable([("rows", rows, true)]).map_err(refused)? })
+    }
+}
+
+impl Decoder {
+    fn with<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut decode::Decoder) -> T + Send) -> PyResult<T> {
+        let called = guarded(py, || {
+            let mut held = locked(&self.decoder);
+            let mut decoder = held.take().map_or_else(|| decode::Decoder::new(&self.spec), Ok)?;
+            let result = call(&mut decoder);
+            *held = Some(decoder);
+            Ok(result)
+        })?;
+        called.map_err(|error: decode::Unsupported| refused(error))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a message has no row, and why a spec has no decoder.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A column of the batch has as many bytes as Arrow can count. Nothing is wrong with the message.
 #[derive(Debug)]
@@ -31,3 +32,21 @@ impl fmt::Display for Unsupported {
 }
 
 impl std::error::Error for Unsupported {}
+
+/// Call a function, and return what a panic in it says, as a clause of an error.
+///
+/// No panic is known. This is the last resort, so that Python gets an error that names the message.
+///
+/// # Errors
+/// If it panics.
+pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        defect(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words"))
+    })
+}
+
+/// Return the words of an error that is no fault of the data.
+pub fn defect(text: &str) -> String {
+    format!("the native kernel failed ({text}); this is a defect of pyspark-dynamic-kafka, please report it")
+}

@@ -26,7 +26,7 @@ use arrow_schema::{DataType, Field};
 
 use columns::{Column, Struct, Values};
 use fault::Failure;
-pub use fault::Unsupported;
+pub use fault::{Unsupported, caught, defect};
 pub use schema_ids::Key;
 use schema_ids::Plans;
 pub use spec::Spec;
@@ -79,9 +79,14 @@ impl Decoder {
 
     /// Append a message whose schema's id may be in a header.
     pub fn append_with(&mut self, message: Option<&[u8]>, header: Option<&[u8]>) -> Outcome {
+        self.append_by(|format, rows| read(message, header, format, rows))
+    }
+
+    fn append_by(&mut self, read: impl FnOnce(&mut Format, &mut Column) -> Result<bool, Failure>) -> Outcome {
         let len = self.rows.len();
         self.rows.begin_message();
-        match read(message, header, &mut self.format, &mut self.rows) {
+        let read = caught(|| read(&mut self.format, &mut self.rows));
+        match read.unwrap_or_else(|panic| Err(Failure::Message(panic))) {
             Ok(true) => return Outcome::Decoded,
             Ok(false) => {
                 self.rows.truncate(len); // a format may find out late
@@ -190,4 +195,32 @@ fn read(
         rows.valid.append_non_null();
     }
     Ok(has_row)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Array;
+    use arrow_array::types::Int32Type;
+
+    use super::*;
+
+    /// As for a message that is damaged: what it has put into the columns is gone, and the others have their rows.
+    #[test]
+    fn a_panic_is_the_error_of_its_message() {
+        let spec = Spec::new(r#"{"format": "json"}"#, &vec![Field::new("id", DataType::Int32, true)].into()).unwrap();
+        let mut decoder = Decoder::new(&spec).unwrap();
+        assert_eq!(decoder.append(Some(br#"{"id": 1}"#)), Outcome::Decoded);
+        let outcome = decoder.append_by(|format, rows| {
+            read(Some(br#"{"id": 2}"#), None, format, rows)?;
+            panic!("it was asked for")
+        });
+        assert_eq!(outcome, Outcome::Failed);
+        assert_eq!(decoder.append(Some(br#"{"id": 3}"#)), Outcome::Decoded);
+        let rows = decoder.finish();
+        let ids = rows.column(0).as_primitive::<Int32Type>();
+        assert_eq!(ids.iter().collect::<Vec<_>>(), [Some(1), None, Some(3)]);
+        let errors = rows.column(1).as_string::<i32>();
+        assert!(errors.value(1).starts_with("the native kernel failed (it was asked for)"), "{}", errors.value(1));
+        assert_eq!((errors.null_count(), rows.len()), (2, 3));
+    }
 }

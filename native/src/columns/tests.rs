@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use dynamic_kafka_decode::{Key, Spec};
+use dynamic_kafka_decode::{Key, Spec, caught};
 use proptest::prelude::*;
 
 use super::*;
