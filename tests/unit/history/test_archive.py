@@ -27,7 +27,7 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ArchiveError, HistoryError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.data import write_parts
+from dynamic_kafka.history.archive.data import FileWriter, write_parts
 from dynamic_kafka.history.archive.model import (
     Archive,
     Batch,
@@ -531,6 +531,45 @@ def test_a_day_becomes_one_file_in_order(folder: Folder) -> None:
     assert places == sorted(places)
     assert archive.verify(folder.path).is_sound
     assert folder.compact(before=FIRST_DAY + dt.timedelta(days=2)).days == {}
+
+
+def test_a_compaction_has_few_bytes_in_memory(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However well they are compressed: a window of rows has as many as the uncompressed bytes allow."""
+    found: list[int] = []
+    add = FileWriter.add
+
+    def counted(out: FileWriter, table: pa.Table) -> None:
+        found.append(table.nbytes)
+        add(out, table)
+
+    for start in (0, 50):
+        batch = rows(0, range(start, start + 50))
+        values = pa.array([bytes([offset]) * 100_000 for offset in range(start, start + 50)])
+        folder.write({0: (start, start + 50)}, [batch.set_column(1, SCHEMA.field("value"), values)])
+    monkeypatch.setattr(FileWriter, "add", counted)
+    monkeypatch.setattr("dynamic_kafka.history.archive.compaction._WINDOW_BYTES", 1_000_000)
+    folder.compact()
+    assert (max(found) < 2_000_000, sum(found) > 10_000_000) == (True, True)
+    assert archive.verify(folder.path).is_sound
+
+
+def test_a_day_that_cannot_be_compacted_leaves_the_others_alone(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if Arrow refuses it: the error names the day, and the other days are compacted."""
+    before = small_files(folder)
+    add = FileWriter.add
+
+    def refuse(out: FileWriter, table: pa.Table) -> None:
+        if out.path.startswith("day=2013-01-02"):
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        add(out, table)
+
+    monkeypatch.setattr(FileWriter, "add", refuse)
+    with pytest.raises(ArchiveError, match=r"day 2013-01-02 cannot become one: offset overflow .* 2 other days were"):
+        folder.compact()
+    assert folder.records() == before
+    assert archive.verify(folder.path).is_sound
 
 
 def test_batches_go_on_while_a_compaction_runs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,16 +183,15 @@ def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -
                 "was not compacted"
             )
     try:
-        schema = pa.unify_schemas(
-            [pq.read_schema(files.full(path), filesystem=files.file_system) for path in paths]
-        ).remove_metadata()
+        footers = [pq.read_metadata(files.full(path), filesystem=files.file_system) for path in paths]
+        schema = pa.unify_schemas([footer.schema.to_arrow_schema() for footer in footers]).remove_metadata()
     except pa.ArrowException as error:
         raise ArchiveError(
             f"The files of day {day or 'without a time'} have columns of different types, so they stay as they are: {error}"
         ) from None
     data = ds.dataset([files.full(path) for path in paths], schema=schema, filesystem=files.file_system)
     rows = sum(map(len, offsets.values()))
-    size = sum(archive.files[path].size_bytes for path in paths)
+    size = sum(footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups))
     window = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES * rows // max(size, 1)))
     out = FileWriter(files, day, None, schema)
     try:
@@ -207,6 +206,11 @@ def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -
         for path in paths:
             check_unchanged(files, path, archive.files[path])
         new, written = out.path, out.finish()
+    except pa.ArrowException as error:  # such as values that are too large for one column
+        out.abort()
+        raise ArchiveError(
+            f"The files of day {day or 'without a time'} cannot become one: {failure_reason(error)}. They stay as they are"
+        ) from error
     except BaseException:
         out.abort()
         raise
