@@ -58,9 +58,9 @@ class Guides:
 
     def __init__(self, cluster: KafkaBroker, other: KafkaBroker, registry: SchemaRegistry, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
-        for topic, partitions in (("orders", 2), ("flights-ewr", 1), ("flights-copy", 1), ("flights-json", 1)):
-            cluster.create_topic(topic, partitions, config=FOR_EVER)
-        for topic in ("totals", "per-minute", "rates", "priced", "avro"):
+        cluster.create_topic("orders", 2, config=FOR_EVER)
+        flights = ("flights-ewr", "flights-copy", "flights-json", "flights-kafka")
+        for topic in (*flights, "totals", "per-minute", "rates", "priced", "avro"):
             cluster.create_topic(topic, config=FOR_EVER)
         other.create_topic("flights-jfk")
         orders: list[dict[str, Any]] = [
@@ -154,12 +154,14 @@ def test_reading(spark: SparkSession, guides: Guides) -> None:
 
 
 def test_writing(spark: SparkSession, guides: Guides) -> None:
-    """A stream, batches of `foreachBatch`, and the builder of the sink."""
-    stream, in_batches, by_builder = guides.blocks("writing", "python")
+    """A stream, a topic for each row, batches of `foreachBatch`, and the builder of the sink."""
+    stream, by_topic, in_batches, by_builder = guides.blocks("writing", "python")
     flights = streams(spark, guides.cluster, "flights-ewr").load()
     names = {"spark": spark, "flights": flights, "rows": flights.selectExpr("offset", "CAST(value AS STRING) AS text")}
     guides.run(stream, names)["query"].processAllAvailable()
     assert len(records(guides.cluster, "flights-copy")) == 2
+    guides.run(by_topic, dict(names))["by_topic"].processAllAvailable()
+    assert [row.headers for row in records(guides.cluster, "flights-kafka")] == [[("source", b"kafka")]] * 2
     write = guides.run(in_batches, names)["write"]
     flights.writeStream.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
     assert len(records(guides.cluster, "flights-copy")) == 4

@@ -37,8 +37,8 @@ def looks_running(checkpoint: Checkpoint, now_ms: int) -> Evidence:
     age_ms = now_ms - times[-1]
     if age_ms < quiet_ms:
         return Evidence(
-            f"The query may be running: it has written to its checkpoint {duration(max(0, age_ms))} ago. Stop it. If you "
-            "know that it is stopped, add --force"
+            f"The query may be running: its checkpoint was written {duration(max(0, age_ms))} ago, by the query or by an "
+            "earlier change of this command. Stop it. If you know that it is stopped, add --force"
         )
     note = (
         f"The query last wrote {duration(age_ms)} ago. That is no proof that it is stopped: an idle one writes nothing."
