@@ -48,7 +48,7 @@ $(STAMP): pyproject.toml
 	@PYTHON='$(PYTHON)' sh scripts/check-tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first with --group
-	$(BIN)/python -m pip install --quiet --editable '.[http,jks,rich]' --group dev --group spark
+	$(BIN)/python -m pip install --quiet --editable '.[http,jks,rich,sql]' --group dev --group spark
 	@touch $@
 
 # Built again only when its sources have changed.

@@ -41,7 +41,7 @@ def python(version: str = "4.2") -> str:
         _run(venv, "python -m venv", [sys.executable, "-m", "venv", str(venv)])
         pip = [str(executable), "-m", "pip", "install", "--quiet"]
         _run(venv, "pip", [*pip, "--upgrade", "pip>=25.1"])  # the first with --group
-        extras = ",".join(["avro", "http", "jks", "rich", *([_DELTA[version]] if version in _DELTA else [])])
+        extras = ",".join(["avro", "http", "jks", "rich", "sql", *([_DELTA[version]] if version in _DELTA else [])])
         _run(venv, "pip", [*pip, pyspark, "--editable", f"{ROOT}[{extras}]", "--group", "dev"])
         stamp.write_text(recipe)
     return str(executable)
