@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from dynamic_kafka.native import kernel
 from dynamic_kafka.rows import arrow_schema
-from dynamic_kafka.source.executor.fetcher import BATCH_BYTES, BATCH_RECORDS
 from dynamic_kafka.spark.columns import COLUMN_TYPES
 
 __all__ = ["ReadyBatches"]
@@ -62,7 +62,7 @@ class _Reader(DataSourceReader):
 
 @cache  # once in each worker
 def _batch(columns: tuple[str, ...], value_bytes: int) -> pa.RecordBatch:
-    rows = min(BATCH_RECORDS, BATCH_BYTES // value_bytes)
+    rows = min(kernel().BATCH_RECORDS, kernel().BATCH_BYTES // value_bytes)
     values = {
         "key": [None] * rows,
         "value": [b"x" * value_bytes] * rows,

@@ -10,15 +10,15 @@ use crate::columns::{Column, Columns, Problem, Record};
 use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
 
 /// The most records of a batch.
-const BATCH_RECORDS: usize = 20_000;
-/// The most bytes of a batch, unless it has only one record.
-const BATCH_BYTES: usize = 16 << 20;
+pub const BATCH_RECORDS: usize = 20_000;
+/// The most bytes of a batch's keys, values and headers, unless it has only one record.
+pub const BATCH_BYTES: usize = 16 << 20;
 /// The most messages that are taken from librdkafka at once: they stay in the processor's cache until they are copied.
 const CHUNK: usize = 1_000;
 /// What a record may have, before one was seen: Kafka's default for the largest. The first chunk of a batch is as small.
 const RECORD_BYTES: usize = 1 << 20;
 /// The errors of records that cannot be decoded: _BAD_MSG, _BAD_COMPRESSION, CORRUPT_MESSAGE.
-const DAMAGED: [i32; 3] = [-199, -198, 2];
+pub const DAMAGED: [i32; 3] = [-199, -198, 2];
 
 impl Record for Message<'_> {
     fn offset(&self) -> i64 {

@@ -20,7 +20,7 @@ use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 13;
+const INTERFACE: u32 = 14;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
@@ -407,6 +407,9 @@ fn can_decode(columns: PyArrowType<Schema>, spec: &str) -> bool {
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
+    module.add("BATCH_RECORDS", consumer::BATCH_RECORDS)?;
+    module.add("BATCH_BYTES", consumer::BATCH_BYTES)?;
+    module.add("DAMAGED", consumer::DAMAGED)?;
     module.add("__version__", env!("CARGO_PKG_VERSION").replace('-', ""))?; // as Python writes it
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;
     module.add_function(wrap_pyfunction!(can_decode, module)?)?;

@@ -53,7 +53,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 13
+_INTERFACE = 14
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"

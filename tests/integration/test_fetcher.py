@@ -13,12 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from dynamic_kafka.errors import RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
-from dynamic_kafka.native import can_decode
+from dynamic_kafka.native import can_decode, kernel
 from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
 from dynamic_kafka.source.executor.fetcher import (
-    BATCH_BYTES,
-    BATCH_RECORDS,
-    DAMAGED,
     Decoding,
     Fetched,
     Fetcher,
@@ -234,10 +231,10 @@ def test_ranges_are_fetched_again_stopped_and_changed(cluster: MockCluster, open
 
 def test_the_size_of_a_batch_is_bounded(cluster: MockCluster, open_at: Open) -> None:
     """By its records, and soon after it has 16 MiB."""
-    produce(cluster.bootstrap_servers, "t", [(None, b"v")] * (BATCH_RECORDS + 5000), partition=0)
-    small = open_at(cluster.bootstrap_servers, {T0: Span(0, BATCH_RECORDS + 5000)}, ["partition", "offset"])
-    small.until(p0=BATCH_RECORDS + 5000)
-    assert max(small.sizes) <= BATCH_RECORDS
+    produce(cluster.bootstrap_servers, "t", [(None, b"v")] * (kernel().BATCH_RECORDS + 5000), partition=0)
+    small = open_at(cluster.bootstrap_servers, {T0: Span(0, kernel().BATCH_RECORDS + 5000)}, ["partition", "offset"])
+    small.until(p0=kernel().BATCH_RECORDS + 5000)
+    assert max(small.sizes) <= kernel().BATCH_RECORDS
 
     value, spans = b"v" * 500_000, {KafkaTopicPartition("u", partition): Span(0, 9) for partition in range(4)}
     for partition in range(4):  # the mock cluster keeps 5 MB of a partition
@@ -248,7 +245,7 @@ def test_the_size_of_a_batch_is_bounded(cluster: MockCluster, open_at: Open) -> 
         large.fetcher.assign(spans)
         large.fetch_until(lambda: len(large.positions) == 4 and set(large.positions.values()) == {9}, "all of them")
     assert sum(large.sizes) == 36
-    assert max(large.sizes) <= BATCH_BYTES / len(value) + 1
+    assert max(large.sizes) <= kernel().BATCH_BYTES / len(value) + 1
 
 
 def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Open) -> None:
@@ -259,7 +256,7 @@ def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Op
     )
     for tp in spans:  # the mock cluster keeps 5 MB of a partition
         produce(cluster.bootstrap_servers, tp.topic, [(None, b"v")] * 4, partition=tp.partition, headers=headers)
-    for columns, most in ((["headers"], BATCH_BYTES // 960_000), (["value"], 48)):
+    for columns, most in ((["headers"], kernel().BATCH_BYTES // 960_000), (["value"], 48)):
         fetching = open_at(cluster.bootstrap_servers, spans, columns)
         fetching.fetch_until(lambda: sum(fetching.sizes) == 48, "all of them")  # noqa: B023
         assert max(fetching.sizes) <= most
@@ -269,11 +266,11 @@ def test_headers_count_for_the_size_of_a_batch(cluster: MockCluster, open_at: Op
 @pytest.mark.broker
 def test_large_records_are_batches(cluster_a: KafkaBroker, topic: Callable[..., str], open_at: Open) -> None:
     """Also one that has more bytes than a batch should, in its value or in its headers. What follows it is not lost."""
-    name, servers, large = topic(), cluster_a.bootstrap_servers, BATCH_BYTES + 1
+    name, servers, large = topic(), cluster_a.bootstrap_servers, kernel().BATCH_BYTES + 1
     cluster_a.create_topic(name, config={"max.message.bytes": "60000000"})
     properties, tp = {"message.max.bytes": "60000000"}, KafkaTopicPartition(name, 0)
     produce(servers, name, [(None, b"v"), (None, b"v" * large)], partition=0, properties=properties)
-    megabytes = [("h", b"x" * 1_000_000)] * (BATCH_BYTES // 1_000_000 + 1)
+    megabytes = [("h", b"x" * 1_000_000)] * (kernel().BATCH_BYTES // 1_000_000 + 1)
     produce(servers, name, [(None, b"v")] * 2, partition=0, headers=megabytes, properties=properties)
     produce(servers, name, [(None, b"v")] * 2, partition=0)
     fetching = open_at(servers, {tp: Span(0, 6)}, ["offset", "value", "headers"])
@@ -396,7 +393,7 @@ def test_nothing_behind_damaged_records_is_returned(open_at: Open, damaged: str)
     fetching = open_at(damaged, {T0: Span(0, 10)})
     fetching.fetch_until(lambda: fetching.events, "the event")
     fetching.fetch()
-    assert fetching.events[0].code in DAMAGED
+    assert fetching.events[0].code in kernel().DAMAGED
     assert fetching.events[0][:3] == (*T0, 6)
     assert [row["offset"] for row in fetching.rows if row["offset"] < 6] == list(range(6))
     assert fetching.positions == {T0: 6}

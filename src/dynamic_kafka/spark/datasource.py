@@ -337,7 +337,7 @@ class _ExecutorSide(OfOneVersion):
         return with_column(self._read(partition), self._schema.names)
 
     def _read(self, partition: DynamicKafkaInputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the query's columns but `LAST_ROW`."""
+        """Return batches of the query's columns but `LAST_ROW`. The task counts as begun, before its first batch."""
         task, tally = partition.task, self._tally(partition)
         if self._messages is None:
             return self._batches(task, tally)

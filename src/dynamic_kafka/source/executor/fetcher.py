@@ -20,9 +20,6 @@ from dynamic_kafka.kafka.clients import ClusterClients
 from dynamic_kafka.native import LookUp
 
 __all__ = [
-    "BATCH_BYTES",
-    "BATCH_RECORDS",
-    "DAMAGED",
     "Decoding",
     "FetchEvent",
     "Fetched",
@@ -32,13 +29,6 @@ __all__ = [
 ]
 
 _LOOKUP_S = 10.0
-BATCH_RECORDS = 20_000
-"""The most records of a batch."""
-BATCH_BYTES = 16 * 2**20
-"""A batch ends soon after it has this many bytes of keys, values and headers, so that large records do not fill the memory.
-The kernel ends it before, unless the batch has only one record."""
-DAMAGED = (-199, -198, 2)
-"""The error codes of records that cannot be decoded: librdkafka's _BAD_MSG and _BAD_COMPRESSION, Kafka's CORRUPT_MESSAGE."""
 
 
 class Decoding(NamedTuple):

@@ -47,8 +47,9 @@ from dynamic_kafka.errors import (
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
 from dynamic_kafka.kafka.logins import principal, without_token_answer
+from dynamic_kafka.native import kernel
 from dynamic_kafka.source.document.document import OffsetRange
-from dynamic_kafka.source.executor.fetcher import BATCH_RECORDS, DAMAGED, Decoding, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.executor.fetcher import Decoding, Fetcher, FetchEvent, Span
 from dynamic_kafka.source.executor.inquiry import GONE, Inquiry
 from dynamic_kafka.source.rules.loss import Proof, prove
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
@@ -211,7 +212,7 @@ class _ClusterReader:
             self._fetcher.assign(spans)
             self._new_topics = {tp.topic for tp in self._open} - self._clients.topics
             self._clients.topics |= self._new_topics
-            if sum(span.end - span.position for span in spans.values()) > BATCH_RECORDS:
+            if sum(span.end - span.position for span in spans.values()) > kernel().BATCH_RECORDS:
                 self._inquiry.request_topic_ids(self._planned_ids)  # the answer arrives with the first records
         except (KafkaException, ConfigurationError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
@@ -276,7 +277,7 @@ class _ClusterReader:
                 self._handle_truncation(tp, event.text)
             else:
                 self._handle_out_of_range(tp)
-        elif event.code in DAMAGED:
+        elif event.code in kernel().DAMAGED:
             self._handle_damage(tp, event.offset, event.text)
         elif event.code in GONE:
             if tp not in self._doubts:

@@ -19,10 +19,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
 from dynamic_kafka.kafka.clients import ClientSettings
+from dynamic_kafka.native import kernel
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.executor import inquiry, reader
-from dynamic_kafka.source.executor.fetcher import DAMAGED
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
@@ -183,7 +183,7 @@ class Cluster:
                     positions[partition] = end
             else:
                 events.append(("t", partition, offset, code, text))
-                self._damaged |= {partition} if code in DAMAGED else set()
+                self._damaged |= {partition} if code in kernel().DAMAGED else set()
         for partition, position in positions.items():
             if partition in self._spans:
                 self._spans[partition] = (position, self._spans[partition][1])
