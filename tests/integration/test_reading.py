@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutionError
@@ -253,6 +255,58 @@ def test_a_range_whose_records_are_deleted_before_the_start(
         read_batch(given)
     assert [r["offset"] for r in read_batch(given | {"failOnDataLoss": "false"})] == list(range(deleted, 3))
     assert "were deleted" in caplog.text
+
+
+def test_a_log_that_ended_below_the_position_is_read_once(cluster_a: KafkaBroker, topic: Topic) -> None:
+    """With AvailableNow, too, whose batches all see the clusters as they were at its first one."""
+    name = topic(cluster_a, partitions=2)
+    produce(cluster_a.bootstrap_servers, name, [(None, b"0")] * 60, partition=0)
+    given = options(cluster_a, name, **{"failOnDataLoss": "false", "fetchOffset.retryIntervalMs": "200"})
+    query = Query(given | {"maxOffsetsPerTrigger": "10"})
+    query.step()
+    beyond = query.document
+    beyond["clusters"]["kafka"] |= {"start": [100, 0], "count": [0, 0]}  # the log was longer once
+    query.log, query.rows = [json.dumps(beyond)], []
+    produce(cluster_a.bootstrap_servers, name, [(None, b"1")] * 30, partition=1)
+
+    def write_on() -> None:
+        for _ in range(4):
+            time.sleep(0.2)
+            produce(cluster_a.bootstrap_servers, name, [(None, b"new")] * 2, partition=0)
+
+    writing = threading.Thread(target=write_on)
+    writing.start()
+    query.available_now()
+    writing.join()
+    query.available_now()
+    query.assert_once()
+    assert query.values().count("1") == 30
+    assert "new" in query.values(), "what was written after the first look at the shorter log"
+    query.close()
+
+
+def test_an_open_transaction_makes_no_log_shorter(cluster_a: KafkaBroker, topic: Topic) -> None:
+    """A query that read uncommitted records, and then only committed ones, waits for the end of the transaction."""
+    name = topic(cluster_a)
+    writer = Producer({"bootstrap.servers": cluster_a.bootstrap_servers, "transactional.id": name})
+    writer.init_transactions(20)
+    writer.begin_transaction()
+    for _ in range(5):
+        writer.produce(name, b"open")
+    writer.flush(20)
+    given = options(cluster_a, name, **{"fetchOffset.retryIntervalMs": "200"})
+    query = Query(given)
+    query.run_until_rows(5)
+    query.options["kafka.isolation.level"] = "read_committed"
+    query.restart()
+    query.run_for(2)  # three attempts, as for a log that was truncated
+    assert query.available_now() == 0
+    query.restart()
+    writer.commit_transaction(20)
+    produce(cluster_a.bootstrap_servers, name, [(None, b"later")])
+    query.run_until_rows(6)
+    assert query.values() == ["later"] + ["open"] * 5
+    query.close()
 
 
 def test_a_topic_made_again_is_never_read_at_old_offsets(cluster_a: KafkaBroker, topic: Topic) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -19,6 +20,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from dynamic_kafka.errors import ClusterUnavailableError, may_not
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -35,6 +37,7 @@ Item = TypeVar("Item")
 _log = logging.getLogger(__name__)
 
 _EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
+_END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 # librdkafka's time for a list of partitions grows with the square of its length (measured: 445 ms for 10,000, 1 ms for 250).
 _PARTITIONS_PER_QUESTION = 250
 _QUESTIONS_AT_ONCE = 4
@@ -180,6 +183,24 @@ class ClusterConnection:
             if not ends:
                 raise
             return ends
+
+    def log_ends(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """Return the ends of logs with all their records, also under read_committed, of partitions whose leader answers."""
+        if not partitions:
+            return {}
+        futures = self._clients.admin.list_offsets(
+            {TopicPartition(*tp): _END for tp in partitions}, request_timeout=self._timeout_s
+        )
+        ends = {}
+        for tp, future in futures.items():
+            with suppress(KafkaException):
+                ends[KafkaTopicPartition(tp.topic, tp.partition)] = self._clients.result(future).offset
+        if not ends:
+            raise ClusterUnavailableError(
+                f"Cluster '{self.cluster_id}': the ends of logs that are shorter than expected could not be fetched",
+                cluster_id=self.cluster_id,
+            )
+        return ends
 
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Write the group's committed offsets. Without a coordinator this takes `session.timeout.ms` (45 s).

@@ -240,6 +240,9 @@ class SourceEnumerator:
         self._note_unmarked(result)
         self._view.forget_answers(result.requests)
         self._last_batch_at = time.monotonic()
+        if self._frozen is not None and self._seen is not None:
+            # A log that ended below the position counts once: each later batch would go back there.
+            self._seen = replace(self._seen, regressed={})
         self._recent.append((encode(result.document), result.document))
         return self._recent[-1][0]
 

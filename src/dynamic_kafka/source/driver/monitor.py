@@ -116,6 +116,8 @@ class ClusterMonitor:
         self.answers = OffsetAnswers()
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
+        self.doubted: frozenset[KafkaTopicPartition] = frozenset()
+        """Partitions whose `ClusterView.log_ends` the next look asks for."""
         self.authentication_failed = False
         self._failing_since: float | None = None
         self._failed_at = 0.0
@@ -391,6 +393,11 @@ class ClusterMonitor:
             user=principal(target.properties) if self._denied & target.topics else "",
             last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
             unconfirmed=(target.topics & self._absent.keys()) - missing,
+            log_ends=(
+                connection.log_ends(self.doubted)
+                if target.properties.get("isolation.level") == "read_committed"
+                else None
+            ),
         )
         return view if before is None or not _equal(view, before) else before  # the same object: nothing is new
 

@@ -25,7 +25,9 @@ class Lasting:
     def __init__(self, *, quiet_s: float, below_s: float) -> None:
         self._quiet_s, self._below_s = quiet_s, below_s
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
-        self._below_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int]] = {}
+        self._below_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int | None]] = {}
+        self.asked: dict[str, set[KafkaTopicPartition]] = {}
+        """The partitions whose whole log's end has to be known, by cluster."""
 
     @property
     def is_counting(self) -> bool:
@@ -75,19 +77,28 @@ class Lasting:
     def regressed(
         self, known: Mapping[str, ClusterOffsets], views: Mapping[str, ClusterView], seen_at: Mapping[str, float]
     ) -> dict[tuple[str, KafkaTopicPartition], int]:
-        """Return partitions with an end that was below the position for longer than a leader change takes: the lowest."""
-        below: dict[tuple[str, KafkaTopicPartition], tuple[float, int]] = {}
+        """Return partitions with an end that was below the position for longer than a leader change takes: the lowest.
+
+        Under read_committed the end of the whole log counts, as soon as it is known. An open transaction makes no log
+        shorter, and a query that has read uncommitted records may be beyond its begin.
+        """
+        below: dict[tuple[str, KafkaTopicPartition], tuple[float, int | None]] = {}
+        self.asked = {}
         for name, c in known.items():
             if name not in views:
                 continue
+            log_ends = views[name].log_ends
             for tp, (_, position) in c.ranges.items():
-                end = views[name].ends.get(tp, position)
-                if end < position:
-                    since, lowest = self._below_since.get((name, tp), (seen_at[name], end))
-                    below[name, tp] = since, min(lowest, end)
+                end: int | None = views[name].ends.get(tp, position)
+                if end is not None and end < position and log_ends is not None:
+                    self.asked.setdefault(name, set()).add(tp)
+                    end = log_ends.get(tp)
+                if end is None or end < position:
+                    since, lowest = self._below_since.get((name, tp), (seen_at[name], None))
+                    below[name, tp] = since, min((e for e in (end, lowest) if e is not None), default=None)
         self._below_since = below
         return {
             (name, tp): lowest
             for (name, tp), (since, lowest) in below.items()
-            if seen_at[name] - since >= self._below_s
+            if lowest is not None and seen_at[name] - since >= self._below_s
         }

@@ -69,6 +69,7 @@ class ClusterView:
         last_ends: The last known end of each partition that has none in `ends` now.
         unconfirmed: The monitored topics that do not exist according to the last answer. It may be wrong for a moment, and
             they are not in `missing` yet.
+        log_ends: Under read_committed, the ends of logs with all their records, as far as they were asked for; else None.
     """
 
     kafka_id: str
@@ -80,6 +81,7 @@ class ClusterView:
     user: str = ""
     last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
     unconfirmed: frozenset[str] = frozenset()
+    log_ends: Mapping[KafkaTopicPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
