@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DeliveryError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
 from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.observe.settings import MetricsSettings
@@ -196,6 +196,44 @@ def test_a_task_that_fails_leaves_no_open_transaction(cluster_a: KafkaBroker, to
         with pytest.raises(ZeroDivisionError), TransactionalProducers(task) as producers:
             write(failing(number / 20_000), task, producers, task_number=0)
     wait_until(lambda: not open_transactions(cluster_a, task), 20, "the aborts")
+
+
+def test_an_abort_that_fails_hides_no_error_and_no_cluster(
+    cluster_a: KafkaBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task's own error is raised, and the producers of all clusters are closed, whatever a library raises."""
+    name, task = topic(cluster_a), task_to(cluster_a)
+    task = replace(task, destinations=dict.fromkeys(("east", "west"), task.destinations["east"]))
+    before = _clients()
+
+    def end(*_: object, **__: object) -> None:
+        raise LookupError("an error of some library")
+
+    monkeypatch.setattr(TransactionClient, "end", end)
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        for place in ("east", "west"):
+            yield pa.RecordBatch.from_pydict({"topic": [name], "value": [b"v"], "cluster": [place]})
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), TransactionalProducers(task) as producers:
+        write(failing(), task, producers, task_number=0)
+    assert caplog.text.count("may stay open until the next batch aborts it") == 2
+    wait_until(lambda: _clients() <= before, 20, "the end of both producers")
+
+
+def test_a_timeout_that_the_cluster_does_not_allow(cluster_a: KafkaBroker) -> None:
+    """Without the right to see the brokers' limit it is noticed here, and the error names the option."""
+    task = task_to(cluster_a)
+    properties = {**task.destinations["east"].properties, "transaction.timeout.ms": "3600000"}
+    task = replace(task, destinations={"east": Destination(properties)})
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"'properties.transaction.timeout.ms' is 3600000, and cluster 'east' allows"
+        ),
+        TransactionalProducers(task) as producers,
+    ):
+        producers.producer("east")
 
 
 def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:

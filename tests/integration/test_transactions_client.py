@@ -94,7 +94,7 @@ def test_a_killed_producers_transaction_is_committed(
     assert found.state is TransactionState.ONGOING
     assert found.timeout_ms == 60_000
     assert before_ms <= found.started_at_ms <= time.time_ns() // 1_000_000
-    assert found.partitions == {(name, 0)}
+    assert found.topics == ((name, (0,)),)
     assert name in client.list_open()
 
     assert client.end(name, found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE

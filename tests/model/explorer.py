@@ -438,9 +438,7 @@ class Explorer:
         """What the production code makes of the coordinator's answer."""
         task, number = divmod(transaction.producer_id, SLOTS)
         slot = world.slots[task][number]
-        found = TransactionDescription(
-            _STATES[slot.status], transaction.producer_id, slot.epoch, 60_000, 0, frozenset()
-        )
+        found = TransactionDescription(_STATES[slot.status], transaction.producer_id, slot.epoch, 60_000, 0)
         return ObservedTransaction(outcome(transaction, found), 60_000, 60_000)
 
     def list_open(self, world: World) -> tuple[Transaction, ...]:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_MS = 60_000
+_TIMEOUT_MS, _OTHERS_TIMEOUT_MS = 60_000, 15_000
 _LONGEST_WAIT_S = 2.0
 _EMPTY_S = 10.0
 
@@ -68,6 +68,8 @@ class Committer:
         self._ended_at = 0.0
         self._claimed_at_ms = 0
         self._unverified: list[str] = []
+        self._others: dict[str, TransactionClient] = {}
+        """Clusters that are no destinations now, and that were not asked for open transactions yet."""
         self._policy = protocol.TransactionPolicy(settings.accept_gaps, settings.skip_batch, settings.lost_transactions)
         timeouts_ms = {
             name: whole_number(
@@ -100,6 +102,7 @@ class Committer:
                 self._kafka_ids.pop(name, None)
                 if (client := self._clients.pop(name, None)) is not None:
                     client.close()
+                self._others[name] = TransactionClient(name, properties, timeout_ms=_OTHERS_TIMEOUT_MS)
         claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places, owner))
         self._log.trim()
         return replace(claimed, claimed_at_ms=uptime_ms())
@@ -152,7 +155,7 @@ class Committer:
     def close(self) -> None:
         """Close all clients."""
         self._log.close()
-        for client in self._clients.values():
+        for client in [*self._clients.values(), *self._others.values()]:
             client.close()
 
     # --- effects ---
@@ -174,8 +177,13 @@ class Committer:
                 return self._log.append(record)
             case protocol.ListOpen():
                 # All at once: clusters that are far away or down take their time together, and not one after the other.
-                with ThreadPoolExecutor(max(1, len(self._destinations))) as pool:
-                    return tuple(t for found in pool.map(self._open_on, self._destinations) for t in found)
+                clients = {name: self._client(name) for name in self._destinations} | self._others
+                with ThreadPoolExecutor(max(1, len(clients))) as pool:
+                    found = tuple(t for some in pool.map(self._open_on, clients, clients.values()) for t in some)
+                for client in self._others.values():  # asked once: such a cluster may be dead for good
+                    client.close()
+                self._others = {}
+                return found
             case protocol.Describe(transactions):
                 return self._describe(transactions)
             case protocol.End(transactions):
@@ -206,9 +214,8 @@ class Committer:
             self._head, self._meant = chain.state, {}
         return chain
 
-    def _open_on(self, cluster: str) -> list[Transaction]:
+    def _open_on(self, cluster: str, client: TransactionClient) -> list[Transaction]:
         try:
-            client = self._client(cluster)
             names = [name for name in client.list_open() if belongs_to(self._settings.prefix, name)]
             described = client.describe(names) if names else {}
         except ClusterUnavailableError as error:  # the batch may have no rows for it

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dynamic_kafka.errors import ConfigurationError, RowError, listed, suggestion
+from dynamic_kafka.metadata.model import TOPIC_NAME
 from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
 from dynamic_kafka.sink.report import Volume
@@ -237,6 +238,8 @@ def _checked(name: str | None, destination: Destination, settings: SinkSettings)
         if destination.topic is None:
             raise RowError("topic", "is null or missing; it has to name the topic, or set the option 'topic'")
         return destination.topic
+    if not TOPIC_NAME.fullmatch(name):
+        raise RowError("topic", f"is {name[:300]!r}; a topic's name has at most 249 letters, digits, '.', '_' and '-'")
     if settings.topics and name not in settings.topics:
         raise RowError("topic", f"names '{name}'; the option 'topic' allows {listed(settings.topics)}")
     if destination.topics and name not in destination.topics:

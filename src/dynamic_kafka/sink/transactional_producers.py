@@ -35,7 +35,7 @@ from functools import lru_cache
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, DynamicKafkaError, may_not
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DeliveryError, DynamicKafkaError, may_not
 from dynamic_kafka.kafka.clients import LIBRDKAFKA_LOG, pool_key
 from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import ClientPool
@@ -60,7 +60,7 @@ _HUNG_AFTER_MS = 10_000  # without an answer; then the new coordinator is asked
 _ACQUIRED = re.compile(r"Acquired PID\{Id:(\d+),Epoch:(\d+)\}")
 _ANY_TOPIC = "__transaction_state"
 _CONNECT_S = 5.0
-_ABORT_S = 10.0
+_ABORT_S, _END_S = 10.0, 5.0
 _MOST_FINISHING = 2  # for each cluster
 _STATISTICS_MS, _STATISTICS_POLL_S = 200, 0.02
 
@@ -225,11 +225,17 @@ def _initialize(
 
 def _unusable(
     producer: ClusterProducer, name: str, prefix: str, properties: Mapping[str, str], error: KafkaException
-) -> ClusterUnavailableError:
+) -> DynamicKafkaError:
     """Return the error for a transactional id that the cluster does not let this producer use."""
     if producer.errors.authentication_failed:
         return producer.unavailable(f"transactional id '{name}' cannot be used")
     why = f"{error.args[0].str()} ({producer.errors.last})" if producer.errors.last else error.args[0].str()
+    if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        timeout_ms = properties["transaction.timeout.ms"]
+        return ConfigurationError(
+            f"Option 'properties.transaction.timeout.ms' is {timeout_ms}, and cluster '{producer.cluster}' allows less "
+            "(transaction.max.timeout.ms of its brokers); lower the option, or raise the brokers' limit"
+        )
     advice = _advice(why)
     if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         advice = may_not(principal(properties), ["Write", "Describe"], "transactional-id", prefix, prefixed=True)
@@ -301,19 +307,27 @@ class TransactionalProducers(AbstractContextManager["TransactionalProducers"]):
 
 
 def _abort(begun: _TransactionalProducer, properties: Mapping[str, str]) -> None:
-    """Abort a transaction and close its producer. What cannot be aborted here is aborted by the next claim.
+    """Abort a transaction and close its producer. Never raise: the task has an error of its own, and more clusters.
 
     librdkafka sends no EndTxn if the answer to its first AddPartitionsToTxn arrives while it empties its queue, and reports
     success (2.16: `txn_req_cnt` is 0 again after an "outdated" answer). The transaction is open then. So it is ended once
-    more, by its names; no request of its producer is on its way any more.
+    more, by its names, also if librdkafka waits for a partition that hangs. What cannot be aborted here is aborted by the
+    next claim.
     """
     try:
         if not begun.producer.errors.authentication_failed:  # each try would be one more refused login
-            begun.producer.client.abort_transaction(_ABORT_S)
-            client = TransactionClient(begun.producer.cluster, properties, timeout_ms=int(_ABORT_S * 1000))
+            with suppress(KafkaException):
+                begun.producer.client.abort_transaction(_ABORT_S)
+            client = TransactionClient(begun.producer.cluster, properties, timeout_ms=int(_END_S * 1000))
             with closing(client):
                 client.end(begun.transactional_id.name, begun.producer_id, begun.producer_epoch, commit=False)
-    except (KafkaException, DynamicKafkaError):
-        _log.debug("The transaction '%s' is left to the next claim", begun.transactional_id.name, exc_info=True)
+    except Exception as error:  # noqa: BLE001  such as one of the library for Kerberos
+        _log.warning(
+            "Cluster '%s': the transaction '%s' of a failed task may stay open until the next batch aborts it, and readers "
+            "with read_committed wait for that: %s",
+            begun.producer.cluster,
+            begun.transactional_id.name,
+            error,
+        )
     finally:
         begun.close()

@@ -198,7 +198,7 @@ class _Writer(OfOneVersion):
         if batchId >= 0:
             _log.info("Batch %d failed", batchId)
         found = [m for m in messages if isinstance(m, KafkaCommitMessage)]
-        if self._settings.metrics is not None:
+        if self._settings.metrics is not None and None in messages:  # else `commit` has failed, and has reported why
             from dynamic_kafka.sink.tally import sink_tally
 
             # Spark does not tell why the batch has failed.

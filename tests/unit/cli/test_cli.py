@@ -43,8 +43,8 @@ def described(
 ) -> TransactionDescription:
     """An id's description; its transaction began 70 s ago and has 50 s left."""
     began = int(time.time() * 1000) - 70_500 if state is TransactionState.ONGOING else -1
-    partitions = frozenset({("orders", 1), ("orders", 0)}) if began > 0 else frozenset()
-    return TransactionDescription(state, producer_id, epoch, 120_999, began, partitions)
+    topics = (("orders", (1, 0)),) if began > 0 else ()
+    return TransactionDescription(state, producer_id, epoch, 120_999, began, topics)
 
 
 def log(status: Any = "finished", *decided: Transaction, clusters: Mapping[str, Mapping[str, str]] = HERE) -> Chain:

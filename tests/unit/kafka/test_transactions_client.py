@@ -157,7 +157,7 @@ def test_many_ids_take_few_requests(cluster: Cluster, client: TransactionClient)
     ]
     assert set(found) == {"a", "b", "c", "d"}
     assert found["a"] is not None
-    assert found["a"].partitions == {("t", 0), ("t", 1)}
+    assert found["a"].topics == (("t", (0, 1)),)
     assert found["a"].state is TransactionState.ONGOING
 
     cluster.log.clear()

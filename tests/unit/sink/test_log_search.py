@@ -230,7 +230,7 @@ def open_transaction(world: World, name: str, transactional_id: str) -> Transact
     """Open a transaction on a cluster; its clock is in the year 2100."""
     at = name.partition("=")[2] or name
     world.clusters[f"{at}:1"].ids[transactional_id] = TransactionDescription(
-        TransactionState.ONGOING, 4711, 0, 60_000, 4_102_444_800_000, frozenset()
+        TransactionState.ONGOING, 4711, 0, 60_000, 4_102_444_800_000
     )
     return Transaction(name.partition("=")[0], transactional_id, 4711, 0)
 

@@ -216,6 +216,18 @@ def test_the_word_to_accept_a_batch_is_good_once_for_each_of_its_sinks(world: Wo
     assert world.state.accepted == sinks[1:]
 
 
+def test_the_first_batch_of_a_query_that_a_log_knows_in_foreach_batch(world: World) -> None:
+    """It may have been published with another log: a warning says so, once. A gap is none of its business."""
+    for batch, count in ((41, 1), (45, 0)):
+        world.write(Identity("q", batch, consecutive=False))
+        warnings = world.warnings()
+        assert len(warnings) == count, warnings
+        assert all("is its first one in this commit log" in text for text in warnings)
+    world.write(Identity("new", 0, consecutive=False))
+    world.write(version("app", 20_261_128))
+    assert world.warnings() == []
+
+
 def version(app: str, number: int) -> Identity:
     """A `txnAppId` and a `txnVersion`."""
     return Identity(app, number, consecutive=False, of_query=False)

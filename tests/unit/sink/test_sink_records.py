@@ -246,6 +246,13 @@ def test_no_topic() -> None:
     assert fault(batch(value=["v"]), topic=None).startswith(said)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a/b", "", ".", "x" * 250])
+def test_a_name_that_no_topic_has(name: str) -> None:
+    """It is an error at once: librdkafka cannot ask a broker for each of them, and no broker has one."""
+    said = fault(batch(value=["v", "w"], topic=["a", name]), topic=None)
+    assert said.startswith(f"A row's column 'topic' is {name!r}; a topic's name has at most 249 letters")
+
+
 def test_a_topic_that_is_not_allowed() -> None:
     """By the list, or by the pattern, which has to match the whole name."""
     rows = batch(value=["secret", "secret"], topic=["orders", "orders-2"])

@@ -27,7 +27,7 @@ TABLE = {
 
 def described(state: TransactionState, producer_id: int, epoch: int) -> TransactionDescription:
     """A description."""
-    return TransactionDescription(state, producer_id, epoch, 60_000, 0, frozenset())
+    return TransactionDescription(state, producer_id, epoch, 60_000, 0)
 
 
 @pytest.mark.parametrize("state", TransactionState)
@@ -62,12 +62,12 @@ def test_an_id_that_nobody_knows() -> None:
 def test_a_wrong_clock_does_not_shorten_a_transaction(ahead_ms: int) -> None:
     """A batch claimed two seconds ago has at least the rest of the time-out, whatever the driver's clock says."""
     began_ms = 1_700_000_000_000
-    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms, frozenset())
+    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms)
     assert time_left_ms(open_now, began_ms + 1_000 + ahead_ms, 2_000) >= 58_000
 
 
 def test_a_transaction_that_began_late_has_more_time() -> None:
     """A batch that takes longer than the time-out is fine if its transactions began late."""
     began_ms = 1_700_000_000_000
-    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms, frozenset())
+    open_now = TransactionDescription(TransactionState.ONGOING, 4711, 3, 60_000, began_ms)
     assert time_left_ms(open_now, began_ms + 1_000, 100_000) == 59_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,8 +32,8 @@ def test_a_task_without_a_message_is_not_committed(guarantee: str) -> None:
         writer.commit([KafkaCommitMessage(TaskReport()), None])
 
 
-def committer(down: str) -> Any:
-    """A committer of the clusters `a` and `b`, of which one is down; `b` has an open transaction."""
+def committer(down: str, wait: Callable[[], Any] = lambda: None) -> Any:
+    """A committer of the clusters `a` and `b`, of which one is down; `b` has an open transaction, and `c` is inactive."""
 
     class Client:
         def __init__(self, name: str) -> None:
@@ -43,20 +44,24 @@ def committer(down: str) -> Any:
                 raise ClusterUnavailableError(f"Cluster '{down}' is down", cluster_id=down)
 
         def list_open(self) -> list[str]:
+            wait()
             self._check()
             return [LEFT.transactional_id] if self.name == "b" else []
 
         def describe(self, _: Any) -> Any:
-            found = TransactionDescription(TransactionState.ONGOING, 7, 3, 60_000, 0, frozenset())
+            found = TransactionDescription(TransactionState.ONGOING, 7, 3, 60_000, 0)
             return {LEFT.transactional_id: found}
 
         def end_all(self, *_: Any, **__: Any) -> None:
             self._check()
 
+        def close(self) -> None:
+            """Of those that are asked once."""
+
     made: Any = object.__new__(Committer)
     made._settings, made._destinations, made._properties = SimpleNamespace(prefix="p"), ["a", "b"], {"a": {}, "b": {}}
     made._head = SimpleNamespace(transactions=())
-    made._client = Client
+    made._client, made._others = Client, {}
     return made
 
 
@@ -72,16 +77,16 @@ def test_a_cluster_that_does_not_answer_keeps_its_open_transactions(caplog: pyte
 
 def test_clusters_are_asked_for_open_transactions_at_once() -> None:
     """One that is far away or down does not let the others wait: each is asked before any of them has answered."""
-    made = committer(down="")
     both = threading.Barrier(2)
-    known = made._client
+    assert committer("", lambda: both.wait(timeout=30))._do(ListOpen()) == (LEFT,)
 
-    def client(name: str) -> Any:
-        both.wait(timeout=30)
-        return known(name)
 
-    made._client = client
+def test_a_cluster_that_was_left_is_asked_once_for_open_transactions() -> None:
+    """The batch before may have written to it. Later batches do not wait for one that may be dead for good."""
+    made = committer(down="")
+    made._destinations, made._others = ["a"], {"b": made._client("b")}
     assert made._do(ListOpen()) == (LEFT,)
+    assert made._do(ListOpen()) == ()
 
 
 def test_aborts_that_fail_do_not_fail_the_batch(caplog: pytest.LogCaptureFixture) -> None:

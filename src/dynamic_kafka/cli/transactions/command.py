@@ -374,7 +374,11 @@ def _entry(view: CommitLogView | None, found: TransactionView) -> dict[str, Any]
         "started_at_ms": started_at_ms,
         "age_ms": age_ms,
         "left_ms": None if seen is None or age_ms is None else max(0, seen.timeout_ms - age_ms),
-        "partitions": [{"topic": t, "partition": p} for t, p in sorted(seen.partitions if seen is not None else ())],
+        "partitions": [
+            {"topic": topic, "partition": partition}
+            for topic, partitions in sorted(() if seen is None else seen.topics)
+            for partition in sorted(partitions)
+        ],
         "verdict": found.verdict.replace(" ", "-"),
         "decided_by_generation": None if head is None else head.generation,
         "decided_batch": None if head is None else head.batch,

@@ -87,8 +87,8 @@ class TransactionDescription:
         producer_epoch: The epoch of that producer.
         timeout_ms: The time after which the coordinator aborts an open transaction.
         started_at_ms: When the last transaction began, in milliseconds since 1970 by the broker's clock; -1 if none did.
-        partitions: Topic and partition of what the open transaction wrote to; while it ends, those that do not know
-            it yet. Topics that this client may not describe are left out.
+        topics: The topics that the open transaction wrote to, each with its partitions; while it ends, those that do not
+            know it yet. Topics that this client may not describe are left out.
     """
 
     state: TransactionState
@@ -96,7 +96,7 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     started_at_ms: int
-    partitions: frozenset[tuple[str, int]]
+    topics: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,5 +316,5 @@ def _description(row: Any) -> TransactionDescription | BrokerError | None:
         producer_epoch=row.producer_epoch,
         timeout_ms=row.transaction_timeout_ms,
         started_at_ms=row.transaction_start_time_ms,
-        partitions=frozenset((topic.topic, partition) for topic in row.topics for partition in topic.partitions),
+        topics=tuple((topic.topic, tuple(topic.partitions)) for topic in row.topics),
     )

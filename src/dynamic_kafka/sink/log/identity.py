@@ -90,7 +90,8 @@ def place(
     if last is not None and identity.batch == last.batch:
         return _repetition(identity, last, accept=accept, skip=skip, rows=rows, run=run)
     if _follows(identity, last):
-        return Place("next")
+        is_late = last is None and identity.batch > 0 and identity.of_query and not identity.consecutive
+        return Place("next", warning=_first(identity) if is_late else "")
     why = _gap(identity, last)
     if accept == identity.batch:
         return Place("next", accepted=True, warning=_accepted(identity, why))
@@ -98,6 +99,13 @@ def place(
     if is_older and skip == identity.batch:
         return Place("repeated", warning=_skipped(identity, why))
     raise CheckpointError(_error(identity, why, can_skip=is_older))
+
+
+def _first(identity: Identity) -> str:
+    return (
+        f"{_capital(identity)} is its first one in this commit log. If it was published with another prefix, log or "
+        "cluster, its rows are written again"
+    )
 
 
 def _follows(identity: Identity, last: Published | None) -> bool:
