@@ -44,6 +44,7 @@ def cluster(name: str = "east", *topics: TopicReport, **changes: Any) -> Cluster
         "seen_ms": BEGAN_MS,
         "watched_since_ms": BEGAN_MS - 60_000,
         "missing": [],
+        "unknown": 0,
         "commits": {"succeeded": 0, "failed": 0},
         "topics": list(topics or (topic(),)),
     }

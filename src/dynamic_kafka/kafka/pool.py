@@ -10,7 +10,8 @@ The policy of every `ClientPool`:
 1. A key says all that makes a client: purpose, cluster, and properties with their secrets (see `clients.pool_key`). A
    changed secret is another key, so it makes a new client.
 2. A kept client is closed when it was not used for five minutes, when it fails (a refused login is a failure), when the
-   pool has more clients than its capacity (the one unused for longest goes), and when the process ends.
+   pool has more clients than its capacity (the one unused for longest goes), and when the process ends. The capacity is 16,
+   or twice the most clients that were leased at one time: a task may read 100 clusters.
 3. After a fork the child process has empty pools. It never uses and never closes a client of its parent: closing one waits
    for threads that exist in the parent only, and the connections are the parent's.
 """
@@ -25,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -50,8 +51,8 @@ class Pollable(Protocol):
 
 C = TypeVar("C", bound=Pollable)
 
-_lock = threading.Lock()  # of all pools, held while a client is polled: no two threads use one
-_polled: dict[int, Pollable] = {}
+_lock = threading.Lock()  # of all pools; never held while a client is used, which may ask a token service
+_polled: dict[int, tuple[Pollable, threading.Lock]] = {}
 _pools: list[ClientPool[Any]] = []
 
 
@@ -60,6 +61,8 @@ class _Kept(Generic[C]):
     key: Hashable
     client: C
     since: float
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the client is polled: no two threads use it."""
 
 
 class ClientPool(Generic[C]):
@@ -68,7 +71,7 @@ class ClientPool(Generic[C]):
     Make pools at the level of a module: they are never forgotten.
 
     Args:
-        capacity: The most clients that are kept.
+        capacity: The most clients that are kept; more if more are leased at one time (see rule 2).
         idle_limit_s: The seconds without use after which a client is closed.
         clock: The clock, for tests.
     """
@@ -82,6 +85,7 @@ class ClientPool(Generic[C]):
     ) -> None:
         self._capacity, self._idle_limit_s, self._clock = capacity, idle_limit_s, clock
         self._kept: list[_Kept[C]] = []  # the one unused for longest first
+        self._leased = 0
         _pools.append(self)
 
     def __len__(self) -> int:
@@ -98,8 +102,9 @@ class ClientPool(Generic[C]):
                 if kept is None:
                     return None
                 self._kept.remove(kept)
-            if self._is_usable(kept):
-                return kept.client
+            with kept.lock:
+                if self._is_usable(kept):
+                    return kept.client
             _close(kept.client)
 
     def put(self, key: Hashable, client: C) -> None:
@@ -109,19 +114,27 @@ class ClientPool(Generic[C]):
             excess = self._kept[: max(0, len(self._kept) - self._capacity)]
             del self._kept[: len(excess)]
         for kept in excess:
-            _close(kept.client)
+            with kept.lock:
+                _close(kept.client)
         _start_thread()
 
     @contextmanager
     def lease(self, key: Hashable, make: Callable[[], C]) -> Iterator[C]:
         """Use a client for a `with` block: a kept one, or else a new one. It is closed if the block fails, else kept."""
         client = self.take(key) or make()
+        with _lock:
+            self._leased += 1
+            self._capacity = max(self._capacity, 2 * self._leased)
         try:
             yield client
         except BaseException:
             _close(client)
             raise
-        self.put(key, client)
+        else:
+            self.put(key, client)
+        finally:
+            with _lock:
+                self._leased -= 1
 
     def share(self, key: Hashable, make: Callable[[], C]) -> C:
         """Return the client with this key without taking it out of the pool; for thread-safe clients."""
@@ -135,31 +148,38 @@ class ClientPool(Generic[C]):
             found = [kept for kept in self._kept if where(kept.client)]
             self._kept = [kept for kept in self._kept if kept not in found]
         for kept in found:
-            _close(kept.client)
+            with kept.lock:
+                _close(kept.client)
 
     def _is_usable(self, kept: _Kept[C]) -> bool:
         return self._clock() - kept.since < self._idle_limit_s and _poll(kept.client)
 
     def _poll_all(self) -> None:
         for kept in list(self._kept):
-            with _lock:
+            with kept.lock:
                 if kept not in self._kept or self._is_usable(kept):
                     continue
-                self._kept.remove(kept)
-            _close(kept.client)
+                with _lock:
+                    if kept not in self._kept:
+                        continue  # its user finds out by itself
+                    self._kept.remove(kept)
+                _close(kept.client)
 
 
 def start_polling(client: Pollable) -> None:
     """Poll a client in the background from now on, because its owner will not use it for a while."""
     with _lock:
-        _polled[id(client)] = client
+        _polled[id(client)] = client, threading.Lock()
     _start_thread()
 
 
 def stop_polling(client: Pollable) -> None:
     """Stop polling a client: once this returns, no other thread uses it. Does nothing if it is not polled."""
     with _lock:
-        _polled.pop(id(client), None)
+        found = _polled.pop(id(client), None)
+    if found is not None:
+        with found[1]:
+            pass  # it may be polled just now
 
 
 @cache
@@ -170,8 +190,8 @@ def _start_thread() -> None:
 def _run() -> None:
     while True:
         time.sleep(_POLL_INTERVAL_S)
-        for client in list(_polled.values()):
-            with _lock:
+        for client, lock in list(_polled.values()):
+            with lock:
                 if id(client) in _polled:
                     _poll(client)
         for pool in _pools:
@@ -203,7 +223,10 @@ def _forget_parents_clients() -> None:
     global _lock  # noqa: PLW0603  a thread of the parent may hold it
     _lock = threading.Lock()
     _start_thread.cache_clear()
-    inherited: list[Any] = [*_polled.values(), *(kept.client for pool in _pools for kept in pool._kept)]
+    inherited: list[Any] = [
+        *(client for client, _ in _polled.values()),
+        *(kept.client for pool in _pools for kept in pool._kept),
+    ]
     for client in inherited:
         # Without any reference librdkafka would close it: the process then waits for ever, or is aborted.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))

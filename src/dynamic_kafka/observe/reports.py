@@ -185,7 +185,8 @@ class ClusterFacts(TypedDict):
         brokers: The addresses of its brokers, as in the metadata; "" if they are unknown.
         reason: Why it is in its state; "" if there is no problem.
         seen_ms: The last look that it answered; null if there was none.
-        missing: A sentence for each topic that the metadata names and that does not exist.
+        missing: A sentence for each topic that is to be read and is not, because it does not exist, the user may not see it,
+            or no broker leads some of its partitions.
         commits: The commits of the consumer group's offsets.
     """
 
@@ -205,10 +206,12 @@ class ClusterReport(ClusterFacts):
         state: Its state.
         failing_since_ms: The first look that it did not answer; null if it answers.
         watched_since_ms: The first look that it answered in this run; null if there was none.
+        unknown: The number of topics and partitions that are to be read, and of which no end is known.
         topics: Its topics; null if they are as in the report before, which the server has taken.
     """
 
     state: ClusterState
+    unknown: int
     failing_since_ms: int | None
     watched_since_ms: int | None
     topics: list[TopicReport] | None

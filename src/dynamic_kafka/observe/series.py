@@ -94,7 +94,11 @@ SERIES: tuple[Series, ...] = (
     _counter("reports_dropped", "Reports of the query's processes that could not be sent to the metrics server."),
     _gauge("source_clusters", "Clusters that are read.", (), "kafkaClustersCount"),
     _gauge("source_cluster_state", "1 for the state that the cluster is in, else 0.", ("cluster", "state")),
-    _gauge("source_missing_topics", "Topics that the metadata names and that do not exist.", _CLUSTER),
+    _gauge(
+        "source_missing_topics",
+        "Topics that are not read: they do not exist, the user may not see them, or partitions have no leader.",
+        _CLUSTER,
+    ),
     _gauge("source_cluster_held", "1 if its records wait for slower partitions (alignment), else 0.", _CLUSTER),
     _gauge(
         "source_current_offset", "The next offset to read, after the last finished batch.", _PARTITION, "currentOffsets"

@@ -163,7 +163,7 @@ def _cluster_status(source: SourcePart, c: ClusterReport, now_ms: int, detail: D
         partition_count=sum(t["partition_count"] for t in topics),
         pending_records=_sum(t["pending_records"] for t in topics),
         lag_s=_greatest(t["lag_s"] for t in topics),
-        lag_known=answers and bool(read) and all(t["lag_known"] for t in read),
+        lag_known=answers and not c["unknown"] and bool(read) and all(t["lag_known"] for t in read),
         emit_lag_s=source.emit_lag_s.get(name),
         records=_sum(t["records"] for t in topics),
         bytes=_sum(t["bytes"] for t in topics),

@@ -159,11 +159,13 @@ class DynamicKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader for `spark.readStream`: from latest on by default, for a builder from earliest on."""
         settings = self._settings()
-        if settings.limited and not has_admission_control():
+        waits = settings.min_offsets_per_trigger is not None or settings.alignment_group is not None
+        if (settings.limited or waits) and not has_admission_control():
             _log.warning(
                 "This version of Spark does not tell a source in Python about the trigger: with Trigger.AvailableNow and "
-                "Trigger.Once the query ends after one batch of the size that the limits allow. Leave the limits out with "
-                "these triggers, or use Spark 4.2 or newer"
+                "Trigger.Once the query ends after one batch of the size that the limits allow, and with "
+                "minOffsetsPerTrigger or watermark alignment perhaps before it has read anything. Leave these options out "
+                "with these triggers, or use Spark 4.2 or newer"
             )
         if self.source_objects is None:
             settings = settings.with_default_start(KafkaOffsetsInitializer.latest())

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,40 @@ def test_the_one_unused_for_longest_goes() -> None:
     pool.put("b", third)
     assert (first.closed, second.closed, third.closed) == (1, 0, 0)
     assert len(pool) == 2
+
+
+def test_as_many_as_were_leased_at_once_are_kept() -> None:
+    """Twice: a task that reads 100 clusters would log in to most of them anew in each batch, however few may be kept."""
+    pool, made = ClientPool[Client](capacity=2), list[Client]()
+
+    def make() -> Client:
+        made.append(Client())
+        return made[-1]
+
+    for _ in range(3):
+        with ExitStack() as leased:
+            for key in range(20):
+                leased.enter_context(pool.lease(key, make))
+    assert len(made) == len(pool) == 20
+
+
+def test_one_that_takes_long_keeps_nobody_else_waiting() -> None:
+    """Such as one that asks a token service which hangs: clients of other clusters are taken and given back meanwhile."""
+    begun, end = threading.Event(), threading.Event()
+
+    class Slow(Client):
+        def poll_idle(self) -> bool:
+            begun.set()
+            return end.wait(20)
+
+    slow, fast = ClientPool[Client](), ClientPool[Client]()
+    slow.put("k", Slow())
+    fast.put("k", Client())
+    assert begun.wait(20)
+    with fast.lease("k", Client):
+        assert not end.is_set()
+    end.set()
+    assert isinstance(slow.take("k"), Slow)
 
 
 def test_five_minutes_without_use() -> None:

@@ -325,7 +325,7 @@ class SourceEnumerator:
         return sorted([*list(self._events), *of_metadata], key=lambda event: event["time_ms"])
 
     def _records_behind(self, name: str, state: ClusterOffsets, view: ClusterView | None) -> int | None:
-        """Return the number of records to read; None if an end is not known.
+        """Return the number of records to read; None if an end is not known, or what is to be read is not known yet.
 
         Spark asks at each poll, so the sum is kept while nothing changes.
         """
@@ -333,7 +333,9 @@ class SourceEnumerator:
         if known is None or known[0] is not state or known[1] is not view:
             ends = view.ends if view is not None else {}
             behind = (max(0, ends[tp] - end) for tp, (_, end) in state.ranges.items())
-            known = state, view, sum(behind) if ends.keys() >= state.ranges.keys() else None
+            is_known = view is not None and ends.keys() >= state.ranges.keys()
+            is_whole = state.discovered and not (state.unresolved or state.unseen or (view is not None and view.denied))
+            known = state, view, sum(behind) if is_known and is_whole else None
             self._behind[name] = known
         return known[2]
 

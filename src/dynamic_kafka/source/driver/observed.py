@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from dynamic_kafka.errors import suggestion
+from dynamic_kafka.errors import may_not, plural, suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.subscriber import StreamPatternSubscriber, StreamSetSubscriber
 from dynamic_kafka.observe.place import find_or_start
@@ -215,6 +215,7 @@ class ObservedEnumerator(SourceEnumerator):
             seen_ms=None,
             watched_since_ms=None,
             missing=[],
+            unknown=0,
             commits={"succeeded": 0, "failed": 0},
             topics=[],
         )
@@ -236,7 +237,7 @@ class ObservedEnumerator(SourceEnumerator):
                 monitor.look_again()
             if view is not None:
                 found["watched_since_ms"] = self._watched_since_ms.setdefault(name, now_ms)
-                found["missing"] = _missing(name, view, state or ClusterOffsets())
+                found["missing"], found["unknown"] = _missing(name, view, state or ClusterOffsets())
         failing = found["failing_since_ms"] is not None
         if state is None:
             found["state"] = "unreachable" if failing else "starting"
@@ -286,13 +287,23 @@ def _streams(settings: SourceSettings, document: Document) -> list[str]:
     return sorted(document.streams) or [repr(settings.subscriber)]
 
 
-def _missing(cluster: str, view: ClusterView, state: ClusterOffsets) -> list[str]:
-    """Return a sentence for each topic that is to be read and does not exist."""
+def _missing(cluster: str, view: ClusterView, state: ClusterOffsets) -> tuple[list[str], int]:
+    """Return a sentence for each topic that is to be read and is not, and the number of those with an unknown lag."""
     known = {*state.topics, *state.retained, *view.topics}
-    return [
+    missing = [
         f"Topic '{topic}' does not exist on cluster '{cluster}'{suggestion(topic, known - view.missing)}"
         for topic in sorted(view.missing - state.draining)  # a topic that is drained is not wanted any more
     ]
+    denied = [
+        f"Topic '{topic}' of cluster '{cluster}' is not read: {may_not(view.user, ['Describe', 'Read'], 'topic', topic)}"
+        for topic in sorted(view.denied)
+    ]
+    leaderless = [
+        f"Topic '{topic}' of cluster '{cluster}' has {plural(count, 'partition')} without a leader, not read yet"
+        for topic, count in sorted(Counter(tp.topic for tp in state.unresolved if tp not in view.ends).items())
+    ]
+    waiting = state.unseen.keys() - view.missing - view.denied
+    return [*missing, *denied, *leaderless], len(view.denied) + len(state.unresolved) + len(waiting)
 
 
 def _topics(

@@ -250,7 +250,7 @@ class _ClusterReader:
                     self.tally.count(self.cluster, [run for run in runs if run[0] not in recreated], bytes_per_record)
                 yield batch
                 progress_at = time.monotonic()  # not the time that the rows took downstream
-            elif fetched.is_empty:
+            elif fetched.is_empty or (fetched.events and not fetched.positions):
                 self._check_progress(progress_at)
                 left_at = time.monotonic()
                 yield None

@@ -41,6 +41,7 @@ from dynamic_kafka.source.configure import SourceObjects, configure_source
 from dynamic_kafka.source.document.offsets import MARKER, ClusterOffsets, Document, decode
 from dynamic_kafka.source.driver import monitor
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
+from dynamic_kafka.source.driver.observed import _missing
 from dynamic_kafka.source.driver.view import SourceView
 from dynamic_kafka.source.rules.model import KafkaRow
 from dynamic_kafka.source.rules.planning import ReadTask, plan
@@ -54,6 +55,8 @@ class Connection(StandIn):
     """A connection to a cluster of `logs`: topic to (start, end) of each partition."""
 
     clusters: Mapping[str, Logs] = {}
+    denied: Collection[str] = ()
+    leaderless: Collection[KafkaTopicPartition] = ()
     dead: Collection[str] = ()
 
     @property
@@ -65,9 +68,15 @@ class Connection(StandIn):
 
     def topics(self, names: Collection[str]) -> tuple[dict[str, TopicInfo], frozenset[str]]:
         """Those that exist."""
+        denied = frozenset(self.denied) & frozenset(names)
         return {
-            name: TopicInfo(f"{name:x<11}", (1,) * len(logs)) for name, logs in self.logs.items() if name in names
-        }, frozenset()
+            name: TopicInfo(
+                f"{name:x<11}",
+                tuple(-1 if KafkaTopicPartition(name, p) in self.leaderless else 1 for p in range(len(logs))),
+            )
+            for name, logs in self.logs.items()
+            if name in names and name not in denied
+        }, denied
 
     def available_ends(self, tps: Collection[KafkaTopicPartition], _: Any) -> dict[KafkaTopicPartition, int]:
         """All ends."""
@@ -125,6 +134,26 @@ def batch(query: SourceEnumerator, start: Mapping[str, Any] = MARKER) -> dict[st
 def ranges(tasks: list[ReadTask]) -> list[tuple[str, int, int, int]]:
     """The ranges of all tasks."""
     return [(r.topic, r.partition, r.start, r.end) for task in tasks for r in task.ranges]
+
+
+def test_what_is_not_read_is_no_lag_of_0(
+    enumerator: Enumerate, monkeypatch: pytest.MonkeyPatch, clusters: dict[str, Logs]
+) -> None:
+    """Of a topic that the user may not see, or a partition without a leader at the start, nothing is known."""
+    clusters["kafka"]["secret"] = [(0, 1000)]
+    for name, unknown in (("denied", "secret"), ("leaderless", KafkaTopicPartition("secret", 0)), ("denied", "none")):
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, name, [unknown])
+            query = enumerator(subscribe="t,secret")
+            start = batch(query)
+            while (end := batch(query, start)) != start:
+                start = end
+            read = query.report()["clusters"]["kafka"]
+            view = query._view.monitors["kafka"].view
+            assert view is not None
+            known = _missing("kafka", view, decode(start).clusters["kafka"])
+        assert (read["behind"], known[1]) == ((0, 0) if unknown == "none" else (None, 1)), unknown
+        assert len(known[0]) == known[1], known
 
 
 def events(query: SourceEnumerator) -> list[str]:

@@ -54,6 +54,7 @@ class Cluster:
         self.closed = self.outdated = False
         self.topics: set[str] = set()
         self.looked_up: list[str] = []
+        self.lags_at: int | None = None  # the end that the broker knows from which records are fetched
         self.dead_links = 0
         """How many connections in a row carry no records, while the admin client's answers arrive."""
         self._columns: list[str] = []
@@ -222,7 +223,7 @@ class Cluster:
                 found.append(event(KafkaError._UNKNOWN_PARTITION, partition))
                 continue
             log = self.logs[partition]
-            if not log.start <= position <= log.end:
+            if not log.start <= position <= (log.end if self.lags_at is None else self.lags_at):
                 del self._fetching[partition]
                 found.append(event(KafkaError._AUTO_OFFSET_RESET, partition, position))
                 continue
@@ -532,6 +533,14 @@ def test_no_answer_is_no_proof(read: Read, *, tolerant: bool) -> None:
     assert "Bring the cluster back" in str(caught.value)
     assert "skip-offsets=c/t/0:50-100;c/t/1:0-9" in str(caught.value)
     assert "failOnDataLoss" not in str(caught.value)
+
+
+def test_brokers_that_go_on_to_disagree(read: Read) -> None:
+    """One says that the range is out of its log, and the leader that it is not: that proves no loss, and ends some time."""
+    cluster = Cluster(Log(0, 100))
+    cluster.lags_at = 40
+    with pytest.raises(ClusterUnavailableError, match="nothing could be read for 0 s"):
+        read(cluster, tolerant=True)
 
 
 @pytest.mark.parametrize(("mode", "said"), [("isolate", True), ("fail", False)])
