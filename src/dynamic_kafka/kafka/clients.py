@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
@@ -14,10 +14,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
+from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.config.properties import Role, client_config
 from dynamic_kafka.kafka.config.secrets import fingerprint, has_changed, hide
 from dynamic_kafka.kafka.config.tokens import Token, TokenSource, token_source
@@ -27,6 +28,8 @@ from dynamic_kafka.native import kernel
 
 __all__ = [
     "LIBRDKAFKA_LOG",
+    "LOG_END",
+    "LOG_START",
     "QUESTIONS",
     "BackgroundErrors",
     "ClientSettings",
@@ -34,6 +37,7 @@ __all__ = [
     "Statistics",
     "check_properties",
     "kept_clients",
+    "log_offsets",
     "pool_key",
     "with_known_leaders",
 ]
@@ -49,6 +53,8 @@ _ALERT = re.compile(r"SSL alert number (?!80\b)")
 _UNSECURED = re.compile(r"(sasl\.oauthbearer\.config[^:]*: ).*", re.DOTALL)
 _SECRET_PATIENCE_S = 10.0
 _SECRET_RETRY_S = 0.2
+LOG_START: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LOG_END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 LIBRDKAFKA_LOG = logging.getLogger("dynamic_kafka.librdkafka")
 
 # As in Java's clients (request.timeout.ms). A broker, or a dead connection that nobody closes, keeps a client waiting for as
@@ -526,6 +532,23 @@ def with_known_leaders(consumer: Consumer, topics: Iterable[str], ask: Callable[
 
 
 _clients = ClientPool[ClusterClients]()
+
+
+def log_offsets(
+    clients: ClusterClients, partitions: Collection[KafkaTopicPartition], which: OffsetSpec, timeout_s: float
+) -> dict[KafkaTopicPartition, int]:
+    """Return where logs start or end (`LOG_START`, `LOG_END`), for the partitions whose leader answers.
+
+    The end is that of all records, also under read_committed: an open transaction does not make a log shorter.
+    """
+    if not partitions:
+        return {}
+    futures = clients.admin.list_offsets({TopicPartition(*tp): which for tp in partitions}, request_timeout=timeout_s)
+    found = {}
+    for tp, future in futures.items():
+        with suppress(KafkaException):  # no leader answers
+            found[KafkaTopicPartition(tp.topic, tp.partition)] = clients.result(future).offset
+    return found
 
 
 @contextmanager

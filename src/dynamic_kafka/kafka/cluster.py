@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,11 +19,17 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from dynamic_kafka.errors import ClusterUnavailableError, may_not
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
+from dynamic_kafka.kafka.clients import (
+    LOG_END,
+    QUESTIONS,
+    ClientSettings,
+    ClusterClients,
+    log_offsets,
+    with_known_leaders,
+)
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.pool import stop_polling
@@ -37,7 +42,6 @@ Item = TypeVar("Item")
 _log = logging.getLogger(__name__)
 
 _EARLIEST, _LATEST = -2, -1  # the timestamps that stand for the two ends in Kafka's ListOffsets request
-_END: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 # librdkafka's time for a list of partitions grows with the square of its length (measured: 445 ms for 10,000, 1 ms for 250).
 _PARTITIONS_PER_QUESTION = 250
 _QUESTIONS_AT_ONCE = 4
@@ -185,17 +189,13 @@ class ClusterConnection:
             return ends
 
     def log_ends(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """Return the ends of logs with all their records, also under read_committed, of partitions whose leader answers."""
-        if not partitions:
-            return {}
-        futures = self._clients.admin.list_offsets(
-            {TopicPartition(*tp): _END for tp in partitions}, request_timeout=self._timeout_s
-        )
-        ends = {}
-        for tp, future in futures.items():
-            with suppress(KafkaException):
-                ends[KafkaTopicPartition(tp.topic, tp.partition)] = self._clients.result(future).offset
-        if not ends:
+        """Return where logs end for the partitions whose leader answers; see `clients.log_offsets`.
+
+        Raises:
+            ClusterUnavailableError: If no leader answers.
+        """
+        ends = log_offsets(self._clients, partitions, LOG_END, self._timeout_s)
+        if partitions and not ends:
             raise ClusterUnavailableError(
                 f"Cluster '{self.cluster_id}': the ends of logs that are shorter than expected could not be fetched",
                 cluster_id=self.cluster_id,

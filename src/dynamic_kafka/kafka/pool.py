@@ -64,6 +64,11 @@ class _Kept(Generic[C]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the client is polled: no two threads use it."""
 
+    def close(self) -> None:
+        """Close the client, after the thread that polls it just now."""
+        with self.lock:
+            _close(self.client)
+
 
 class ClientPool(Generic[C]):
     """Clients of one purpose that this process keeps for their next use, each for one user at a time.
@@ -114,8 +119,7 @@ class ClientPool(Generic[C]):
             excess = self._kept[: max(0, len(self._kept) - self._capacity)]
             del self._kept[: len(excess)]
         for kept in excess:
-            with kept.lock:
-                _close(kept.client)
+            kept.close()
         _start_thread()
 
     @contextmanager
@@ -148,8 +152,7 @@ class ClientPool(Generic[C]):
             found = [kept for kept in self._kept if where(kept.client)]
             self._kept = [kept for kept in self._kept if kept not in found]
         for kept in found:
-            with kept.lock:
-                _close(kept.client)
+            kept.close()
 
     def _is_usable(self, kept: _Kept[C]) -> bool:
         return self._clock() - kept.since < self._idle_limit_s and _poll(kept.client)

@@ -29,7 +29,7 @@ from dynamic_kafka.sink import protocol
 from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction
 from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.sink.log.identity import Identity
-from dynamic_kafka.sink.log_search import FoundLog, check_moved, find_log, seed, write_pointers
+from dynamic_kafka.sink.log_search import OTHERS_TIMEOUT_MS, FoundLog, check_moved, find_log, seed, write_pointers
 from dynamic_kafka.sink.outcome import outcome, time_left_ms
 from dynamic_kafka.sink.protocol import Batch, Claim, Effect, ObservedTransaction, Outcome
 from dynamic_kafka.sink.report import PublishReport
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_MS, _OTHERS_TIMEOUT_MS = 60_000, 15_000
+_TIMEOUT_MS = 60_000
 _LONGEST_WAIT_S = 2.0
 _EMPTY_S = 10.0
 
@@ -102,7 +102,7 @@ class Committer:
                 self._kafka_ids.pop(name, None)
                 if (client := self._clients.pop(name, None)) is not None:
                     client.close()
-                self._others[name] = TransactionClient(name, properties, timeout_ms=_OTHERS_TIMEOUT_MS)
+                self._others[name] = TransactionClient(name, properties, timeout_ms=OTHERS_TIMEOUT_MS)
         claimed: Claim = self._run(protocol.claim(uuid.uuid4().hex, identity, self._policy, self._place.places, owner))
         self._log.trim()
         return replace(claimed, claimed_at_ms=uptime_ms())

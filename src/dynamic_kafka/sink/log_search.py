@@ -19,12 +19,13 @@ from dynamic_kafka.sink.log.records import Pointer
 from dynamic_kafka.sink.settings import LogPlace, SinkSettings
 from dynamic_kafka.sink.transactional_ids import belongs_to
 
-__all__ = ["FoundLog", "check_moved", "find_log", "seed", "write_pointers"]
+__all__ = ["OTHERS_TIMEOUT_MS", "FoundLog", "check_moved", "find_log", "seed", "write_pointers"]
 
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 60_000
-_OTHERS_TIMEOUT_MS = 15_000
+OTHERS_TIMEOUT_MS = 15_000
+"""How long a cluster is asked that no row goes to now: it may be dead for good."""
 
 _Properties = Mapping[str, Mapping[str, str]]
 
@@ -75,7 +76,7 @@ def write_pointers(settings: SinkSettings, clusters: _Properties, found: FoundLo
     """Write pointers to the log on the clusters that have none. A failure is a warning: the log itself is not touched."""
     for spot in found.unaware:
         try:
-            with closing(_open(clusters, spot, _OTHERS_TIMEOUT_MS)) as log:
+            with closing(_open(clusters, spot, OTHERS_TIMEOUT_MS)) as log:
                 if not log.topic.exists():
                     log.topic.create(settings.log_replication)
                 log.append(Pointer(found.log.places[-1], found.log.cluster))
@@ -142,7 +143,7 @@ def _ask(
 
 
 def _look(settings: SinkSettings, clusters: _Properties, spot: Spot, timeouts_ms: Mapping[str, int]) -> Seen:
-    timeout_ms = timeouts_ms.get(spot.cluster, _OTHERS_TIMEOUT_MS)
+    timeout_ms = timeouts_ms.get(spot.cluster, OTHERS_TIMEOUT_MS)
     with closing(_open(clusters, spot, timeout_ms)) as log:
         kafka_id = log.topic.kafka_id()
         # Who names a topic may have no access to the one with the default name.

@@ -331,11 +331,11 @@ class SourceEnumerator:
         """
         known = self._behind.get(name)
         if known is None or known[0] is not state or known[1] is not view:
-            ends = view.ends if view is not None else {}
-            behind = (max(0, ends[tp] - end) for tp, (_, end) in state.ranges.items())
-            is_known = view is not None and ends.keys() >= state.ranges.keys()
-            is_whole = state.discovered and not (state.unresolved or state.unseen or (view is not None and view.denied))
-            known = state, view, sum(behind) if is_known and is_whole else None
+            behind = None
+            is_whole = state.discovered and not state.unresolved and not state.unseen
+            if is_whole and view is not None and not view.denied and view.ends.keys() >= state.ranges.keys():
+                behind = sum(max(0, view.ends[tp] - end) for tp, (_, end) in state.ranges.items())
+            known = state, view, behind
             self._behind[name] = known
         return known[2]
 

@@ -117,7 +117,7 @@ class ClusterMonitor:
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
         self.doubted: frozenset[KafkaTopicPartition] = frozenset()
-        """Partitions whose `ClusterView.log_ends` the next look asks for."""
+        """The next look also asks where the whole logs of these partitions end (`ClusterView.log_ends`)."""
         self.authentication_failed = False
         self._failing_since: float | None = None
         self._failed_at = 0.0

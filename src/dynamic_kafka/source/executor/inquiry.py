@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
-from dynamic_kafka.kafka.clients import ClusterClients
+from dynamic_kafka.kafka.clients import LOG_END, LOG_START, ClusterClients, log_offsets
 from dynamic_kafka.kafka.error_codes import NO_SUCH_TOPIC
 from dynamic_kafka.source.document.offsets import topic_id_text
 from dynamic_kafka.source.rules.loss import PartitionAnswer
@@ -25,9 +23,6 @@ __all__ = ["GONE", "Inquiry"]
 
 GONE = (*NO_SUCH_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """The errors that say that a topic or partition does not exist."""
-
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Inquiry:
@@ -64,7 +59,7 @@ class Inquiry:
         requested = self._describe({tp.topic for tp in tps})
         found = {topic: self._description(topic, future) for topic, future in requested.items()}
         known = [tp for tp in tps if found[tp.topic] and tp.partition < len(found[tp.topic].partitions)]
-        starts, ends = self._offsets(known, _EARLIEST), self._offsets(known, _LATEST)
+        starts, ends = (log_offsets(self._clients, known, which, self._timeout_s) for which in (LOG_START, LOG_END))
         answers = {}
         for tp in tps:
             topic = found[tp.topic]
@@ -114,22 +109,6 @@ class Inquiry:
             if error.args[0].code() not in GONE:
                 raise self._no_answer(f"the id of topic '{topic}'", error) from error
             return None
-
-    def _offsets(self, tps: Collection[KafkaTopicPartition], which: OffsetSpec) -> dict[KafkaTopicPartition, int]:
-        """Return the starts or the ends of the logs that have a leader which answers.
-
-        The end is that of all records, also under read_committed: an open transaction does not make a log shorter.
-        """
-        if not tps:
-            return {}
-        futures = self._clients.admin.list_offsets(
-            {TopicPartition(*tp): which for tp in tps}, request_timeout=self._timeout_s
-        )
-        found = {}
-        for tp, future in futures.items():
-            with suppress(KafkaException):  # no leader answers
-                found[KafkaTopicPartition(tp.topic, tp.partition)] = self._clients.result(future).offset
-        return found
 
     def _no_answer(self, what: str, error: KafkaException) -> ClusterUnavailableError:
         return ClusterUnavailableError(

@@ -27,7 +27,7 @@ class Lasting:
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
         self._below_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int | None]] = {}
         self.asked: dict[str, set[KafkaTopicPartition]] = {}
-        """The partitions whose whole log's end has to be known, by cluster."""
+        """By cluster, the partitions for which `ClusterView.log_ends` is needed: they end below the position."""
 
     @property
     def is_counting(self) -> bool:
@@ -89,10 +89,13 @@ class Lasting:
                 continue
             log_ends = views[name].log_ends
             for tp, (_, position) in c.ranges.items():
-                end: int | None = views[name].ends.get(tp, position)
-                if end is not None and end < position and log_ends is not None:
+                seen = views[name].ends.get(tp, position)
+                if seen >= position:
+                    continue
+                end: int | None = seen
+                if log_ends is not None:
                     self.asked.setdefault(name, set()).add(tp)
-                    end = log_ends.get(tp)
+                    end = log_ends.get(tp)  # None: the next look asks for it
                 if end is None or end < position:
                     since, lowest = self._below_since.get((name, tp), (seen_at[name], None))
                     below[name, tp] = since, min((e for e in (end, lowest) if e is not None), default=None)

@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, DataLossError, DynamicKafkaError
-from dynamic_kafka.kafka.clients import ClientSettings
+from dynamic_kafka.kafka.clients import LOG_START, ClientSettings
 from dynamic_kafka.native import kernel
 from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.configure import configure_source
-from dynamic_kafka.source.executor import inquiry, reader
+from dynamic_kafka.source.executor import reader
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.spark.datasource import DynamicKafkaInputPartition
 
@@ -141,7 +141,7 @@ class Cluster:
     def _list_offsets(self, asked: dict[TopicPartition, Any], request_timeout: float) -> dict[TopicPartition, Any]:
         def listed(tp: TopicPartition, spec: Any) -> Any:
             log = self.logs[tp.partition]
-            return SimpleNamespace(offset=log.start if spec is inquiry._EARLIEST else log.end)
+            return SimpleNamespace(offset=log.start if spec is LOG_START else log.end)
 
         return {tp: self._answer(partial(listed, tp, spec)) for tp, spec in asked.items()}
 
