@@ -21,7 +21,7 @@ from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, St
 from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.encoding import encode
-from dynamic_kafka.formats.avro.format import decoder
+from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text
 from dynamic_kafka.native import encoder
 from dynamic_kafka.testing import KafkaBroker
@@ -88,7 +88,7 @@ def avro_decoding(count: int, tell: Tell) -> Iterator[Result]:
         encoded.append(message.getvalue())
     messages = pa.array(encoded, pa.binary())
     batches = [messages.slice(start, _BATCH) for start in range(0, len(messages), _BATCH)]
-    decode, rates = decoder(_SCHEMA, {}), []
+    decode, rates = AVRO.decoder(_SCHEMA, {}), []
     for i in range(count + 1):
         began = time.process_time()
         for batch in batches:

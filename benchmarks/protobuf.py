@@ -45,7 +45,7 @@ def protobuf_decoding(records: int, count: int, tell: Tell) -> Iterator[Result]:
         for i in range(1, records + 1)
     ]
     messages = pa.array(encoded, pa.binary())
-    decode = decoder(_SCHEMA, {"format": "protobuf", "plan": plan_of(type_, _SCHEMA, Missing(defaults=False))}).rows
+    decode = decoder(_SCHEMA, {"format": "protobuf", "plan": plan_of(type_, _SCHEMA, Missing(defaults=False))})
     parts = [messages.slice(start, _BATCH) for start in range(0, records, _BATCH)]
     ours, theirs = [], []
     for i in range(count + 1):

@@ -3,7 +3,6 @@
 //! A record's key and value are copied once, into the buffer of their column. What is the same for a whole run of records of
 //! one partition is kept once for the run until the batch is finished.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, ListBuilder, StringBuilder, StructBuilder};
@@ -14,7 +13,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
-use dynamic_kafka_decode::{Decoder, Key, Outcome, caught, defect};
+use dynamic_kafka_decode::{caught, defect};
 
 /// A record, as the columns need it.
 pub trait Record {
@@ -43,10 +42,8 @@ const MOST_BYTES: usize = i32::MAX as usize;
 pub enum Column {
     /// The key.
     Key,
-    /// The value. If values are decoded, only of the records that have an error, and empty ones.
+    /// The value.
     Value,
-    /// The decoded values.
-    ValueRow,
     /// The topic.
     Topic,
     /// The partition.
@@ -69,8 +66,7 @@ impl Column {
     /// Return the column with this name.
     pub fn named(name: &str) -> Option<Self> {
         use Column::*;
-        let all =
-            [Key, Value, ValueRow, Topic, Partition, Offset, Timestamp, TimestampType, Cluster, Headers, LeaderEpoch];
+        let all = [Key, Value, Topic, Partition, Offset, Timestamp, TimestampType, Cluster, Headers, LeaderEpoch];
         all.into_iter().find(|column| column.name() == name)
     }
 
@@ -78,7 +74,6 @@ impl Column {
         match self {
             Self::Key => "key",
             Self::Value => "value",
-            Self::ValueRow => "value_row",
             Self::Topic => "topic",
             Self::Partition => "partition",
             Self::Offset => "offset",
@@ -133,11 +128,6 @@ impl Bytes {
         self.ends.push(self.values.len() as i32); // it fits: see `weight`
     }
 
-    fn get(&self, index: usize) -> Option<&[u8]> {
-        let bytes = self.ends[index] as usize..self.ends[index + 1] as usize;
-        self.nulls.is_valid(index).then(|| &self.values[bytes])
-    }
-
     fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(std::mem::take(&mut self.ends)));
         let values = Buffer::from_vec(std::mem::take(&mut self.values));
@@ -163,9 +153,6 @@ pub struct Columns {
     most_bytes: usize,
     keys: Option<Bytes>,
     values: Option<Bytes>,
-    decoder: Option<Decoder>,
-    /// The ids of schemas that are not known. The values from the first message of such a schema on are decoded at the end.
-    unknown_schemas: HashSet<Key>,
     offsets: Vec<i64>,
     times: Option<Vec<i64>>,
     time_types: Option<Vec<i32>>,
@@ -174,8 +161,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Begin a batch with these columns, of records of this cluster. The column `ValueRow` needs a decoder.
-    pub fn new(wanted: &[Column], cluster: &Arc<str>, decoder: Option<Decoder>) -> Self {
+    /// Begin a batch with these columns, of records of this cluster.
+    pub fn new(wanted: &[Column], cluster: &Arc<str>) -> Self {
         let has = |column| wanted.contains(&column);
         let headers = || {
             ListBuilder::new(StructBuilder::new(
@@ -192,8 +179,6 @@ impl Columns {
             most_bytes: MOST_BYTES,
             keys: has(Column::Key).then(Bytes::new),
             values: has(Column::Value).then(Bytes::new),
-            decoder,
-            unknown_schemas: HashSet::new(),
             offsets: Vec::new(), // always: an error names the record
             times: has(Column::Timestamp).then(Vec::new),
             time_types: has(Column::TimestampType).then(Vec::new),
@@ -219,9 +204,7 @@ impl Columns {
     pub fn weight(&self, record: &impl Record) -> Result<usize, String> {
         let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
         let mut bytes = if self.keys.is_some() { len(record.key()) } else { 0 };
-        if self.values.is_some() || self.decoder.is_some() {
-            bytes += len(record.value());
-        }
+        bytes += if self.values.is_some() { len(record.value()) } else { 0 };
         if self.headers.is_some() {
             record.for_each_header(|name, value| bytes += HEADER_BYTES + name.len() + len(value))?;
         }
@@ -244,11 +227,6 @@ impl Columns {
             place: place.map(|(run, offset)| (run.topic.to_string(), run.partition, *offset)),
             reason: reason.into(),
         }
-    }
-
-    /// Return the ids of schemas that the decoder does not know yet. What it learns before `finish` is used.
-    pub fn unknown_schemas(&self) -> Vec<Key> {
-        self.unknown_schemas.iter().cloned().collect()
     }
 
     /// Add a run of records of one partition: begin it, and then `push` each record.
@@ -283,13 +261,8 @@ impl Columns {
         if let Some(keys) = &mut self.keys {
             keys.push(record.key());
         }
-        if self.values.is_some() || self.decoder.is_some() {
-            let value = record.value();
-            let is_kept = self.decode(value);
-            if let Some(values) = &mut self.values {
-                // An empty value stays what it is: for `upsert-kafka` only a null is a tombstone.
-                values.push(value.filter(|value| is_kept || value.is_empty()));
-            }
+        if let Some(values) = &mut self.values {
+            values.push(record.value());
         }
         if self.times.is_some() || self.time_types.is_some() {
             let (time_ms, kind) = record.timestamp();
@@ -321,33 +294,6 @@ impl Columns {
         }
     }
 
-    /// Decode a value, or let it wait; return whether its bytes have to be kept.
-    fn decode(&mut self, value: Option<&[u8]>) -> bool {
-        let Some(decoder) = &mut self.decoder else { return true };
-        if self.values.is_some() {
-            self.unknown_schemas.extend(decoder.unknown_schema(value, None));
-            if !self.unknown_schemas.is_empty() {
-                return true;
-            }
-        }
-        is_kept(decoder.append(value))
-    }
-
-    /// Decode the values that wait.
-    fn decode_waiting(&mut self) {
-        let (Some(decoder), Some(values)) = (&mut self.decoder, &mut self.values) else { return };
-        let first = decoder.len();
-        if first == self.records {
-            return;
-        }
-        let kept = std::mem::replace(values, Bytes::new());
-        for index in 0..self.records {
-            let value = kept.get(index);
-            let is_kept = index < first || is_kept(decoder.append(value));
-            values.push(value.filter(|value| is_kept || value.is_empty()));
-        }
-    }
-
     /// Return the batch without the records of some topics; None if none is left.
     ///
     /// # Errors
@@ -356,20 +302,10 @@ impl Columns {
         let first = self.problem(0, "");
         let made = caught(|| {
             let is_out = |run: &Run| without.iter().any(|topic| **topic == *run.topic);
-            self.decode_waiting();
-            if self.decoder.as_ref().is_some_and(Decoder::is_full) {
-                let reason =
-                    "the values of the batch have more than 2 GiB in a column when they are decoded".to_owned();
-                return Err(Problem { reason, ..first.clone() });
-            }
             let times = self.times.take().map(|times_ms| self.microseconds(times_ms, &is_out)).transpose()?;
             self.batch(times, &is_out).map_err(|error| Problem { reason: defect(&error.to_string()), ..first.clone() })
         });
-        let at = self.decoder.as_ref().map_or(self.records, Decoder::len);
-        made.unwrap_or_else(|reason| {
-            // If a value still waits, it is the one that was being decoded.
-            Err(if at < self.records { self.problem(at, reason) } else { Problem { reason, ..first } })
-        })
+        made.unwrap_or_else(|reason| Err(Problem { reason, ..first }))
     }
 
     fn batch(
@@ -383,9 +319,6 @@ impl Columns {
             let array: ArrayRef = match column {
                 Column::Key => finished(self.keys.as_mut().map(Bytes::finish))?,
                 Column::Value => finished(self.values.as_mut().map(Bytes::finish))?,
-                Column::ValueRow => {
-                    finished(self.decoder.as_mut().map(|decoder| Ok(Arc::new(decoder.finish()) as ArrayRef)))?
-                }
                 Column::Topic => self.topics(),
                 Column::Partition => self.partitions(),
                 Column::Offset => Arc::new(Int64Array::from(std::mem::take(&mut self.offsets))),
@@ -480,12 +413,6 @@ impl Columns {
         }
         Arc::new(Int32Array::from(values))
     }
-}
-
-/// Return whether the bytes of a value have to be kept: for Spark, to show them beside its error, or because a value that is
-/// skipped is no tombstone.
-fn is_kept(outcome: Outcome) -> bool {
-    outcome != Outcome::Decoded
 }
 
 /// Return the array of a column that was begun, because it is wanted.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dynamic_kafka_decode::{Decoder, Key, Spec, Unsupported, caught};
+use dynamic_kafka_decode::caught;
 
 use crate::columns::{Column, Columns, Problem, Record};
-use crate::librdkafka::{Client, Error, INVALID_ARG, Message, Messages, PARTITION_EOF, Partition};
+use crate::librdkafka::{Client, Error, Message, Messages, PARTITION_EOF, Partition};
 
 /// The most records of a batch.
 pub const BATCH_RECORDS: usize = 20_000;
@@ -112,7 +112,6 @@ pub struct Consumer {
     arrived: Messages,
     spans: Spans,
     wanted: Vec<Column>,
-    decode: Option<Spec>,
     cluster: Arc<str>,
     bytes_per_record: usize,
 }
@@ -129,7 +128,6 @@ impl Consumer {
             client,
             spans: Spans::new(),
             wanted: Vec::new(),
-            decode: None,
             cluster: Arc::from(""),
             bytes_per_record: RECORD_BYTES,
         })
@@ -145,8 +143,7 @@ impl Consumer {
         &self.client
     }
 
-    /// Fetch these ranges (topic, partition, position, end) and no others, into these columns. `decode` says how the
-    /// values become the column `ValueRow`, if it is wanted.
+    /// Fetch these ranges (topic, partition, position, end) and no others, into these columns.
     ///
     /// # Errors
     /// If librdkafka refuses it.
@@ -154,7 +151,6 @@ impl Consumer {
         &mut self,
         ranges: &[(String, i32, i64, i64)],
         wanted: Vec<Column>,
-        decode: Option<Spec>,
         cluster: &str,
     ) -> Result<(), Error> {
         self.spans.clear();
@@ -163,20 +159,10 @@ impl Consumer {
             self.set(topic, *partition, Span::new(*position, *end));
         }
         self.wanted = wanted;
-        self.decode = decode;
         self.cluster = Arc::from(cluster);
         let partitions: Vec<Partition<'_>> =
             ranges.iter().map(|(topic, partition, position, _)| (&**topic, *partition, *position)).collect();
         self.client.assign(&partitions)
-    }
-
-    /// Let the decoder know schemas by their id, also for what was fetched and is no batch yet; see `Spec::learn`.
-    ///
-    /// # Errors
-    /// If one of them is not a schema.
-    pub fn learn(&self, schemas: Vec<(Key, String)>) -> Result<(), Unsupported> {
-        let Some(spec) = &self.decode else { return Ok(()) };
-        schemas.into_iter().try_for_each(|(key, schema)| spec.learn(key, &schema))
     }
 
     /// Fetch a range from a position on.
@@ -213,7 +199,7 @@ impl Consumer {
     /// If librdkafka refuses to end a range, or if a record cannot be put into a batch.
     pub fn fetch(&mut self, timeout: Duration) -> Result<Fetched, Failure> {
         let began = Instant::now();
-        let mut columns = Columns::new(&self.wanted, &self.cluster, self.decoder()?);
+        let mut columns = Columns::new(&self.wanted, &self.cluster);
         let mut events = Vec::new();
         let mut is_empty = true;
         loop {
@@ -255,11 +241,6 @@ impl Consumer {
             .collect();
         self.stop(&finished)?;
         Ok(Fetched { positions, columns, events, is_empty })
-    }
-
-    fn decoder(&self) -> Result<Option<Decoder>, Error> {
-        let made = self.decode.as_ref().map(Decoder::new).transpose();
-        made.map_err(|error| Error::new(INVALID_ARG, error.to_string()))
     }
 
     fn set(&mut self, topic: &str, partition: i32, span: Span) {

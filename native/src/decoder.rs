@@ -8,6 +8,7 @@ use arrow_data::ArrayData;
 use arrow_pyarrow::PyArrowType;
 use arrow_schema::{DataType, Schema};
 use dynamic_kafka_decode::{self as decode, Spec};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
 use crate::calls::{Batch, SchemaId, guarded, locked, refused};
@@ -66,7 +67,8 @@ impl Decoder {
     /// unreadable, ascending, and the reasons.
     ///
     /// Raises:
-    ///     ValueError: If the messages are not binary, or if their rows have more bytes than Arrow can count.
+    ///     ValueError: If the messages are not binary.
+    ///     OverflowError: If their rows have more bytes in a column than Arrow can count.
     #[pyo3(signature = (messages, headers=None, errors=vec![]))]
     fn decode(
         &self,
@@ -88,12 +90,8 @@ impl Decoder {
             }
             (!decoder.is_full()).then(|| decoder.finish())
         })?;
-        let rows: StructArray = rows.ok_or_else(|| {
-            refused(
-                "the rows of a batch have more than 2 GiB in a column; set spark.sql.execution.arrow.maxRecordsPerBatch to \
-                 less",
-            )
-        })?;
+        let rows: StructArray =
+            rows.ok_or_else(|| PyOverflowError::new_err("the rows have more than 2 GiB in a column"))?;
         let rows: ArrayRef = Arc::new(rows);
         Ok(Batch { batch: RecordBatch::try_from_iter_with_nullable([("rows", rows, true)]).map_err(refused)? })
     }

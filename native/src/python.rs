@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
-use arrow_schema::Schema;
-use dynamic_kafka_decode::Spec;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::{Batch, SchemaId, guarded, locked, refused};
+use crate::calls::{Batch, guarded, locked, refused};
 use crate::columns::{Column, Columns, Problem};
 use crate::consumer::{self, Failure, Span};
 use crate::decoder::Decoder;
@@ -20,7 +18,7 @@ use crate::librdkafka::{self, Report, Token, producer};
 use crate::producer::{self as rows, Stop};
 
 /// The version of this interface. `dynamic_kafka.native` takes only its own.
-const INTERFACE: u32 = 14;
+const INTERFACE: u32 = 15;
 
 type Range = (String, i32, i64, i64);
 type Run = (String, i32, usize, Option<i64>);
@@ -84,11 +82,6 @@ impl Fetched {
         runs.map(|(topic, partition, records, time_ms)| (topic.to_owned(), partition, records, time_ms)).collect()
     }
 
-    /// Return the ids of schemas that the decoder does not know yet. It should learn them before `batch`.
-    fn unknown_schemas(&self) -> Vec<SchemaId> {
-        locked(&self.columns).iter().flat_map(Columns::unknown_schemas).map(SchemaId::from).collect()
-    }
-
     /// Return the records as a batch without those of some topics; None if none is left, or if it was called before.
     ///
     /// Raises:
@@ -131,34 +124,19 @@ impl Consumer {
         Ok(Self { consumer: Mutex::new(Some(made)) })
     }
 
-    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns. `decode` has the decoded columns
-    /// and the spec for the column `value_row`.
-    #[pyo3(signature = (ranges, columns, cluster, decode=None))]
+    /// Fetch these ranges (topic, partition, position, end), and no others, into these columns.
     fn assign(
         &self,
         py: Python<'_>,
         ranges: Vec<Range>,
         columns: Vec<String>,
         cluster: &str,
-        decode: Option<(PyArrowType<Schema>, String)>,
     ) -> PyResult<()> {
-        let decode = decode.map(|(columns, spec)| Spec::new(&spec, &columns.0.fields)).transpose();
-        let decode = decode.map_err(refused)?;
         let wanted = columns
             .iter()
             .map(|name| Column::named(name).ok_or_else(|| refused(format!("no column '{name}'"))))
             .collect::<PyResult<Vec<_>>>()?;
-        self.detached(py, |consumer| consumer.assign(&ranges, wanted, decode, cluster))
-    }
-
-    /// Let the decoder know schemas by their id (see `Fetched.unknown_schemas`).
-    ///
-    /// Raises:
-    ///     ValueError: If one of them is not a schema.
-    fn learn(&self, py: Python<'_>, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
-        let schemas = schemas.into_iter().map(|(id, schema)| (id.into(), schema)).collect();
-        let learned = self.detached(py, |consumer| Ok(consumer.learn(schemas)))?;
-        learned.map_err(refused)
+        self.detached(py, |consumer| consumer.assign(&ranges, wanted, cluster))
     }
 
     /// Fetch a range from a position on.
@@ -397,12 +375,6 @@ fn load_librdkafka(path: &str, version: &str) -> PyResult<()> {
     librdkafka::load(path, version).map_err(PyRuntimeError::new_err)
 }
 
-/// Return whether values can be decoded to these columns as a spec says.
-#[pyfunction]
-fn can_decode(columns: PyArrowType<Schema>, spec: &str) -> bool {
-    Spec::new(spec, &columns.0.fields).is_ok_and(|spec| dynamic_kafka_decode::Decoder::new(&spec).is_ok())
-}
-
 /// The native kernel.
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -412,7 +384,6 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DAMAGED", consumer::DAMAGED)?;
     module.add("__version__", env!("CARGO_PKG_VERSION").replace('-', ""))?; // as Python writes it
     module.add_function(wrap_pyfunction!(load_librdkafka, module)?)?;
-    module.add_function(wrap_pyfunction!(can_decode, module)?)?;
     module.add_class::<Batch>()?;
     module.add_class::<Fetched>()?;
     module.add_class::<Consumer>()?;

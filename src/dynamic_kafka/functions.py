@@ -68,7 +68,7 @@ def from_kafka(
     refuse_evolution(used, parsed)
     column = F.col(value) if isinstance(value, str) else value
 
-    decode = used.decoder(fields, parsed).rows
+    decode = used.decoder(fields, parsed)
 
     def rows(messages: pa.Array) -> pa.Array:
         return explained(decode(messages), messages, "A message", used.name)

@@ -22,10 +22,8 @@ __all__ = [
     "Encoded",
     "LookUp",
     "SchemaId",
-    "can_decode",
     "encoder",
     "kernel",
-    "unused",
 ]
 
 _log = logging.getLogger(__name__)
@@ -53,7 +51,7 @@ LookUp = Callable[[Collection[SchemaId]], Mapping[SchemaId, str]]
 raises what the format raises if the registry cannot be asked."""
 
 _MODULE = "dynamic_kafka._kernel"
-_INTERFACE = 14
+_INTERFACE = 15
 _REINSTALL = (
     "install the wheel of pyspark-dynamic-kafka there again (pip install --force-reinstall), or build it from its source, "
     "which needs cargo (make install)"
@@ -96,50 +94,56 @@ def _unusable(problem: str, remedy: str) -> DynamicKafkaError:
     )
 
 
-def can_decode(columns: pa.Schema, spec: str) -> bool:
-    """Return whether the native kernel decodes messages as a spec says (`native/decode/src/spec.rs`)."""
-    return bool(kernel().can_decode(columns, spec))
-
-
-def unused(field: pa.Field) -> pa.Field:
-    """Return a field that a decoder checks and does not build."""
-    return field.with_metadata({**(field.metadata or {}), "unused": ""})
-
-
 class Decoder:
     """Decodes arrays of messages. It is made in the process that uses it.
 
     Args:
-        columns: The columns, also those that are `unused`.
+        columns: The columns.
         spec: The spec for the kernel (`native/decode/src/spec.rs`).
         look_up: Looks up schemas, if messages have ids of them.
+        used: The names of the columns to build. All others are only checked. None for all columns.
 
     Raises:
         DynamicKafkaError: If the kernel cannot be used.
     """
 
-    def __init__(self, columns: pa.StructType, spec: Mapping[str, Any], look_up: LookUp | None = None) -> None:
+    def __init__(
+        self,
+        columns: pa.StructType,
+        spec: Mapping[str, Any],
+        look_up: LookUp | None = None,
+        used: Collection[str] | None = None,
+    ) -> None:
         import pyarrow as pa
 
-        self._decoder = kernel().Decoder(pa.schema(columns), json.dumps(spec))
+        fields = [field if used is None or field.name in used else _unused(field) for field in columns]
+        self._decoder = kernel().Decoder(pa.schema(fields), json.dumps(spec))
         self._look_up = look_up
 
     def decode(
         self, messages: pa.Array, headers: pa.Array | None = None, errors: Mapping[int, str] | None = None
     ) -> pa.StructArray:
-        """Return a struct of the used columns and `ERROR` for each message; null for a message that is null.
+        """Return a struct of the used columns and `ERROR` for each message; null for a message that is null or skipped.
 
         Args:
             messages: Binary.
             headers: The values of headers with ids of schemas; null for a message with the id before it. None if they are
                 not looked at.
             errors: Why messages cannot be read, by their places, if that is known already.
+
+        Raises:
+            OverflowError: If a column would have more than 2 GiB.
         """
         import pyarrow as pa
 
         if self._look_up is not None and (unknown := self._decoder.unknown_schemas(messages, headers)):
             self._decoder.learn(list(self._look_up(unknown).items()))
         return pa.record_batch(self._decoder.decode(messages, headers, sorted((errors or {}).items()))).column(0)
+
+
+def _unused(field: pa.Field) -> pa.Field:
+    """Return a field that a decoder checks and does not build."""
+    return field.with_metadata({**(field.metadata or {}), "unused": ""})
 
 
 @lru_cache(256)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "VALUE_ROW", "arrow_schema"]
+__all__ = ["COLUMNS", "arrow_schema"]
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -27,11 +27,6 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """All columns, in order. `spark.datasource` declares them again as Spark's types; the reason stands there."""
 
 
-VALUE_ROW = "value_row"
-"""The column with the values that were decoded where they were read, a struct. `value` is null beside a row, and has its
-bytes beside a null or an error. `sql.connectors.scan` asks for it; it is no column for users."""
-
-
-def arrow_schema(columns: Iterable[str], value_row: pa.Field | None = None) -> pa.Schema:
-    """Return the schema of batches with these columns. `value_row` is the field `VALUE_ROW`, if it is one of them."""
-    return pa.schema([value_row if name == VALUE_ROW else pa.field(name, COLUMNS[name]) for name in columns])
+def arrow_schema(columns: Iterable[str]) -> pa.Schema:
+    """Return the schema of batches with these columns."""
+    return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,10 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 from dynamic_kafka.errors import RecordError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_clients
-from dynamic_kafka.native import can_decode, kernel
-from dynamic_kafka.rows import COLUMNS, VALUE_ROW, arrow_schema
+from dynamic_kafka.native import kernel
+from dynamic_kafka.rows import COLUMNS, arrow_schema
 from dynamic_kafka.source.executor.fetcher import (
-    Decoding,
     Fetched,
     Fetcher,
     FetchEvent,
@@ -95,35 +93,16 @@ def open_at() -> Iterator[Callable[..., Fetching]]:
         servers: str,
         spans: dict[KafkaTopicPartition, Span],
         columns: Sequence[str] = tuple(COLUMNS),
-        value_row: pa.Field | None = None,
-        decoding: Decoding | None = None,
     ) -> Fetching:
         clients = ClusterClients({"bootstrap.servers": servers}, consumer=SETTINGS)
         opened.append(clients)
-        fetcher = Fetcher(clients, "c", arrow_schema(columns, value_row), decoding)
+        fetcher = Fetcher(clients, "c", arrow_schema(columns))
         fetcher.assign(spans)
         return Fetching(fetcher, clients)
 
     yield at
     for clients in opened:
         clients.close()
-
-
-def test_values_are_decoded_where_they_are_fetched(cluster: MockCluster, open_at: Open) -> None:
-    """Only a value without a row keeps its bytes, for the error."""
-    fine, odd = b'{"a": 1, "b": "x"}', b'{"a": "one"}'
-    produce(cluster.bootstrap_servers, "t", [(b"k", value) for value in (fine, odd, None, b"", fine)], partition=0)
-    decoding = Decoding(pa.schema([("a", pa.int64()), ("b", pa.string())]), json.dumps({"format": "json"}))
-    assert can_decode(decoding.columns, decoding.spec)
-    row_type = pa.struct([("a", pa.int64()), ("b", pa.string()), ("__error", pa.string())])
-    value_row = pa.field(VALUE_ROW, row_type)
-    columns = ("value", "partition", "offset", VALUE_ROW)
-    fetching = open_at(cluster.bootstrap_servers, {T0: Span(0, 5)}, columns, value_row, decoding)
-    fetching.until(p0=5)
-    row = {"a": 1, "b": "x", "__error": None}
-    bad = {"a": None, "b": None, "__error": "It does not fit the columns: a"}
-    decoded = [(None, row), (odd, bad), (None, None), (b"", None), (None, row)]  # an empty value is not a tombstone
-    assert [(r["value"], r[VALUE_ROW]) for r in fetching.rows] == decoded
 
 
 def test_a_range_is_fetched_and_nothing_else(cluster: MockCluster, open_at: Open) -> None:
@@ -306,7 +285,7 @@ def test_no_time_is_enough_to_fetch_what_is_there(cluster: MockCluster, open_at:
     produce(cluster.bootstrap_servers, "t", [(None, b"v")], partition=0)
     clients = open_at(cluster.bootstrap_servers, {T0: Span(0, 1)}, ["offset"]).clients
     wait_until(lambda: clients.fetching_consumer.fetch(timeout_s).records, 20, "the record")
-    clients.fetching_consumer.assign([("t", 0, 0, 1)], ["offset"], "c", None)
+    clients.fetching_consumer.assign([("t", 0, 0, 1)], ["offset"], "c")
     assert clients.fetching_consumer.fetch(float("inf")).records == 1
     clients.fetching_consumer.look_up("t", 1e300)
 

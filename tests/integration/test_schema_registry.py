@@ -77,7 +77,7 @@ def decode(
 ) -> list[Any]:
     """Rows as tuples, errors as texts, null for null."""
     text = given or schema_text(schema, legacy_timestamps=True)
-    array = avro_confluent.batch_decoder(where, text, arrow_type(schema)).rows(pa.array(messages, pa.binary()))
+    array = avro_confluent.batch_decoder(where, text, arrow_type(schema))(pa.array(messages, pa.binary()))
     array.validate(full=True)
     return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
 

@@ -253,7 +253,7 @@ def test_protobuf_of_another_schema_is_read_as_googles_library_reads_it(seed: in
     messages = [message_of(writer, random) for _ in range(4)]
     target = arrow_type(columns)
     spec = {"format": "protobuf", "plan": plan_of(type_, columns, Missing(defaults=False))}
-    found = decoder(columns, spec).rows(pa.array(messages, pa.binary()))
+    found = decoder(columns, spec)(pa.array(messages, pa.binary()))
     reading = GetMessageClass(type_.descriptor)
     for message, row in zip(messages, numbers_of_times(found), strict=True):
         if row[ERROR] is None and not has_lost_entries(reading.FromString(message)):

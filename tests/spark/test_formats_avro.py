@@ -297,9 +297,7 @@ def _ids_in_headers(spark: SparkSession, url: str) -> None:
     ]
     headers = [None if given is None else [{"key": k, "value": v} for k, v in given] for _, given in messages]
     ids = header_values(pa.array(headers, COLUMNS["headers"]), "value")
-    found = (
-        AVRO_CONFLUENT.decoder(schema, options).rows(pa.array([m for m, _ in messages], pa.binary()), ids).to_pylist()
-    )
+    found = AVRO_CONFLUENT.decoder(schema, options)(pa.array([m for m, _ in messages], pa.binary()), ids).to_pylist()
     assert [row and row["id"] for row in found] == [1, 1, 1, 1, None, None]
     assert found[4] is None
     assert "its header with a schema id has the value 0x02" in found[5][ERROR]

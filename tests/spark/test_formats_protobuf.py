@@ -49,7 +49,7 @@ ORDER_DDL = "id bigint, item string, line struct<amount: int, note: string>"
 
 def decode_batch(messages: Sequence[bytes | None], reading: Any) -> pa.StructArray:
     """The rows and errors of messages."""
-    return _decoder_of_rows(reading).rows(pa.array(messages, pa.binary()))
+    return _decoder_of_rows(reading)(pa.array(messages, pa.binary()))
 
 
 def order_of(package: str) -> str:

@@ -83,7 +83,7 @@ def frame(spark: SparkSession, messages: Iterable[Message], **more: Iterable[int
 
 def decode(form: Format, column: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
     """What a format's decoder makes of the messages of a column: rows, with the reason where there is none."""
-    return arrow.decoded(form.decoder(schema, options).rows, decoded_struct(form, nullable(schema)), column)
+    return arrow.decoded(form.decoder(schema, options), decoded_struct(form, nullable(schema)), column)
 
 
 def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict[Message, str | None]]:

@@ -38,7 +38,7 @@ pub enum Outcome {
     Decoded,
     /// It has no row, and no error: the row is null.
     Null,
-    /// It has an error, which is in the columns. Its bytes have to be kept, because the error shows how they begin.
+    /// It has an error, which is in the columns.
     Failed,
 }
 

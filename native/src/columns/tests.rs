@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use dynamic_kafka_decode::{Key, Spec, caught};
+use dynamic_kafka_decode::caught;
 use proptest::prelude::*;
 
 use super::*;
@@ -70,7 +70,7 @@ fn record(offset: i64) -> Given {
 
 fn columns(records: Vec<(&str, i32, Given)>) -> Columns {
     let wanted: Vec<Column> = NAMES.iter().filter_map(|name| Column::named(name)).collect();
-    let mut columns = Columns::new(&wanted, &Arc::from("c"), None);
+    let mut columns = Columns::new(&wanted, &Arc::from("c"));
     for (topic, partition, given) in records {
         columns.begin_run(&Arc::from(topic), partition);
         add(&mut columns, &given);
@@ -130,76 +130,8 @@ fn topics_are_left_out_with_their_wrong_times() {
 }
 
 #[test]
-fn values_are_decoded_or_keep_their_bytes() {
-    let spec = r#"{"format":"json","options":{"json.ignore-parse-errors":true},"schema":{"fields":[{"name":"a","type":"long"}]}}"#;
-    let decoder = Decoder::new(&Spec::parse(spec).unwrap()).unwrap();
-    let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
-    columns.begin_run(&Arc::from("t"), 0);
-    for value in [Some(&br#"{"a":7}"#[..]), Some(b"skipped"), None, Some(b"")] {
-        add(&mut columns, &Given { value: value.map(<[u8]>::to_vec), ..record(1) });
-    }
-    let batch = columns.finish(&[]).unwrap().unwrap();
-    let values = batch.column(0).as_binary::<i32>();
-    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(&b"skipped"[..]), None, Some(b"")]);
-    let rows = batch.column(1).as_struct();
-    assert_eq!((0..4).map(|i| rows.is_valid(i)).collect::<Vec<_>>(), [true, false, false, false]);
-    assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 7);
-}
-
-/// The plan of a record with one field, which is read or skipped, before the column `a`.
-fn plan(first: &str) -> String {
-    format!(
-        r#"{{"steps":[{{"type":"record","fields":[{first}{{"name":"a","column":0,"step":1}}],"defaults":[]}},
-            {{"type":"long"}}]}}"#
-    )
-}
-
-#[test]
-fn values_of_an_unknown_schema_wait_for_it() {
-    let spec = Spec::parse(
-        r#"{"format":"avro-confluent","schema":{"fields":[{"name":"a","type":"long"}]},"foreign":"odd","short":"short"}"#,
-    )
-    .unwrap();
-    spec.learn(Key::Id(1), &plan("")).unwrap();
-    let values = [
-        Some(&b"\0\0\0\0\x01\x02"[..]),
-        Some(b"strange"),
-        Some(b"\0\0\0\0\x02\x04\x08"),
-        None,
-        Some(b"\0\0\0\0\x01\x06"),
-        Some(b"\0\0\0\0\x03\x06"),
-        Some(b""),
-    ];
-    for is_first in [true, false] {
-        let decoder = Decoder::new(&spec).unwrap();
-        let mut columns = Columns::new(&[Column::Value, Column::ValueRow], &Arc::from("c"), Some(decoder));
-        columns.begin_run(&Arc::from("t"), 0);
-        for value in values {
-            add(&mut columns, &Given { value: value.map(<[u8]>::to_vec), ..record(1) });
-        }
-        let mut unknown = columns.unknown_schemas();
-        unknown.sort_by_key(|key| format!("{key:?}"));
-        // One that is missing is asked for again.
-        assert_eq!(unknown, if is_first { vec![Key::Id(2), Key::Id(3)] } else { vec![Key::Id(3)] });
-        spec.learn(Key::Id(2), &plan(r#"{"name":"b","step":1},"#)).unwrap();
-        spec.learn(Key::Id(3), r#"{"missing":"gone"}"#).unwrap();
-        let batch = columns.finish(&[]).unwrap().unwrap();
-        let kept: Vec<_> = batch.column(0).as_binary::<i32>().iter().collect();
-        assert_eq!(kept, [None, values[1], None, None, None, values[5], values[6]]);
-        let rows = batch.column(1).as_struct();
-        assert_eq!(
-            (0..7).map(|i| rows.is_null(i)).collect::<Vec<_>>(),
-            [false, false, false, true, false, false, false]
-        );
-        assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[1, 0, 4, 0, 3, 0, 0]);
-        let errors: Vec<_> = rows.column(1).as_string::<i32>().iter().collect();
-        assert_eq!(errors, [None, Some("odd"), None, None, None, Some("gone"), Some("short")]);
-    }
-}
-
-#[test]
 fn a_batch_may_have_no_column() {
-    let mut columns = Columns::new(&[], &Arc::from("c"), None);
+    let mut columns = Columns::new(&[], &Arc::from("c"));
     columns.begin_run(&Arc::from("t"), 0);
     add(&mut columns, &record(1));
     assert_eq!(columns.finish(&[]).unwrap().unwrap().num_rows(), 1);
@@ -216,7 +148,7 @@ fn a_record_weighs_what_is_wanted_of_it() {
         (vec![Column::Headers], 2 + 90 + 2 * HEADER_BYTES),
         (vec![Column::Offset, Column::Topic], 0),
     ] {
-        let mut columns = Columns::new(&wanted, &Arc::from("c"), None);
+        let mut columns = Columns::new(&wanted, &Arc::from("c"));
         assert_eq!(columns.weight(&given), Ok(weight), "{wanted:?}");
         columns.begin_run(&Arc::from("t"), 0);
         add(&mut columns, &given);
@@ -228,14 +160,14 @@ fn a_record_weighs_what_is_wanted_of_it() {
 #[test]
 fn a_record_that_is_too_large_or_damaged_has_no_weight() {
     let large = Given { headers: vec![("h".to_owned(), Some(vec![0; 1000]))], ..record(1) };
-    let mut columns = Columns::new(&[Column::Value, Column::Headers], &Arc::from("c"), None);
+    let mut columns = Columns::new(&[Column::Value, Column::Headers], &Arc::from("c"));
     columns.most_bytes = 1001 + HEADER_BYTES;
     assert_eq!(columns.weight(&large).unwrap_err(), "the record has 1010 bytes, and a batch of Arrow has at most 1009");
     columns.most_bytes += 1;
     assert_eq!(columns.weight(&large), Ok(1010));
     let damaged = Given { headers: vec![("damaged".to_owned(), None)], ..record(1) };
     assert_eq!(columns.weight(&damaged).unwrap_err(), "its headers are odd");
-    assert!(Columns::new(&[Column::Value], &Arc::from("c"), None).weight(&damaged).is_ok());
+    assert!(Columns::new(&[Column::Value], &Arc::from("c")).weight(&damaged).is_ok());
 }
 
 #[test]
@@ -248,7 +180,7 @@ fn a_panic_names_the_record() {
     assert_eq!(columns.problem(usize::MAX, reason).place, Some(("t".to_owned(), 3, 8)));
     assert_eq!(columns.problem(1, "").place, Some(("u".to_owned(), 4, 9)));
     assert_eq!(columns.problem(0, "").place, Some(("t".to_owned(), 3, 7)));
-    assert_eq!(Columns::new(&[], &Arc::from("c"), None).problem(0, "").place, None);
+    assert_eq!(Columns::new(&[], &Arc::from("c")).problem(0, "").place, None);
     // A column that cannot be finished is one of the whole batch.
     columns.times = None;
     columns.keys = None;
@@ -314,7 +246,6 @@ fn shown(array: &ArrayRef, column: Column, row: usize) -> String {
             let one = |i| (fields.column(0).as_string::<i32>().value(i).to_owned(), bytes(fields.column(1), i));
             format!("{:?}", (0..fields.len()).map(one).collect::<Vec<_>>())
         }
-        Column::ValueRow => unreachable!("it is not among them"),
     }
 }
 
@@ -331,7 +262,6 @@ fn expected(topic: &str, partition: i32, record: &Given, column: Column) -> Stri
         Column::LeaderEpoch => format!("{:?}", record.epoch),
         Column::Headers if record.headers.is_empty() => "none".to_owned(),
         Column::Headers => format!("{:?}", record.headers),
-        Column::ValueRow => unreachable!("it is not among them"),
     }
 }
 
@@ -344,7 +274,7 @@ proptest! {
         wanted in prop::sample::subsequence(COLUMNS.to_vec(), 0..=COLUMNS.len()),
         without in prop::sample::subsequence(TOPICS.to_vec(), 0..=TOPICS.len()),
     ) {
-        let mut columns = Columns::new(&wanted, &Arc::from("c"), None);
+        let mut columns = Columns::new(&wanted, &Arc::from("c"));
         let mut given = Vec::new();
         for (topic, partition, records) in &runs {
             columns.begin_run(&Arc::from(TOPICS[*topic]), *partition);

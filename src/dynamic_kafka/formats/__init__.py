@@ -18,7 +18,7 @@ from dynamic_kafka.formats.format import (
     ROW_KINDS,
     ROWS,
     UPDATE_AFTER,
-    Decoder,
+    Decode,
     Format,
     FormatOptions,
 )
@@ -34,7 +34,7 @@ __all__ = [
     "ROW_KIND",
     "ROW_KINDS",
     "UPDATE_AFTER",
-    "Decoder",
+    "Decode",
     "Format",
     "FormatOptions",
     "format_named",

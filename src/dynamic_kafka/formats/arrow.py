@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.errors import ConfigurationError, RowError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, RowError
 from dynamic_kafka.formats.expressions import INTERVALS, rebuilt, retyped
 from dynamic_kafka.native import Encoded
 from dynamic_kafka.spark_versions import TimeType, arrow_udf, takes_values
@@ -154,13 +154,18 @@ def decoded(rows: Callable[[pa.Array], pa.Array], type_: StructType, column: Col
     """Return a binary column with its decoded messages.
 
     Args:
-        rows: Takes a binary array and returns a struct array, as `Decoder.rows` does.
+        rows: Takes a binary array and returns a struct array, as `format.Decode` does.
         type_: The type of the result, of which all parts may be null.
         column: The messages.
     """
 
     def decode(messages: pa.Array) -> pa.Array:
-        return rows(messages.cast(pa.binary()))  # Spark may be set to use Arrow's large types
+        try:
+            return rows(messages.cast(pa.binary()))  # Spark may be set to use Arrow's large types
+        except OverflowError as error:
+            raise DynamicKafkaError(
+                f"Of a batch of {len(messages)} messages, {error}; set spark.sql.execution.arrow.maxRecordsPerBatch to less"
+            ) from None
 
     return taken_over(evaluated(decode, handed_over(type_), column), type_)
 

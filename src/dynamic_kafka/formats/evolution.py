@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import ArrayType, MapType, StructType
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from dynamic_kafka import native
-    from dynamic_kafka.native import LookUp
 
-__all__ = ["Newer", "first_newer", "must_fail", "not_newer", "reason_of", "refuse_evolution", "with_version"]
+__all__ = ["Newer", "first_newer", "must_fail", "reason_of", "refuse_evolution", "with_version"]
 
 _MOST_SHOWN = 20
 
@@ -128,25 +127,6 @@ def reason_of(newer: Newer, part: str, name: str) -> str:
         "start the query: it goes on with this message and its new fields. Columns that you wrote get new fields only from "
         f"you. Set '{evolution_option(name).key}' to 'ignore' to go on without them"
     )
-
-
-def not_newer(look_up: LookUp, name: str, options: FormatOptions) -> LookUp:
-    """Return a function that looks up schemas as `look_up` does, but none that are newer and have new fields.
-
-    The kernel keeps the bytes of messages whose schemas are missing, so that `first_newer` finds them.
-
-    Args:
-        look_up: The function of the format.
-        name: The format's name.
-        options: Its options, `with_version`.
-    """
-    newer = _newer_of(name, options)
-
-    def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
-        missing = {given: json.dumps({"missing": "its schema is newer"}) for given in ids if newer(given) is not None}
-        return {**look_up([given for given in ids if given not in missing]), **missing}
-
-    return schemas
 
 
 def _newer_of(name: str, options: FormatOptions) -> Callable[[native.SchemaId], Newer | None]:

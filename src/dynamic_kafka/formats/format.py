@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.options import Option
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from dynamic_kafka.formats.schema_registry import RegisteredSchema
-    from dynamic_kafka.native import LookUp
 
 __all__ = [
     "COORDINATES",
@@ -36,9 +35,11 @@ __all__ = [
     "ROW_KINDS",
     "UPDATE_AFTER",
     "UPDATE_BEFORE",
-    "Decoder",
+    "Decode",
     "Format",
     "FormatOptions",
+    "MakeDecoder",
+    "Used",
     "count_part",
     "explained",
     "parts_left",
@@ -122,21 +123,30 @@ def reason(subject: str, format_name: str, error: str, message: bytes) -> str:
     return f"{subject} cannot be read as {format_name}: {error}; it begins with {shown}"
 
 
-@dataclass(frozen=True)
-class Decoder:
-    """A decoder of a format's messages. It is made in the process that uses it.
+Decode = Callable[..., "pa.Array"]
+"""Takes a binary array and returns a struct array of the columns and `ERROR`; of a changelog format
+`struct<rows, metadata, __error>`. It is null for a null message (`raw` has a row for it), and for one that is skipped
+because of the format's options. A second array has the values of the headers with the ids of schemas (`schema_ids`), for
+formats with the option `schema-id-location`. It raises `OverflowError` if a column would have more than 2 GiB."""
 
-    Args:
-        rows: Takes a binary array and returns a struct array of the columns and `ERROR`; of a changelog format
-            `struct<rows, metadata, __error>`. It is null for a null message (`raw` has a row for it), and for one that is
-            skipped because of the format's options. A second array has the values of the headers with the ids of schemas
-            (`schema_ids`), for formats with the option `schema-id-location`.
-        schemas: Takes ids of schemas in a registry, and returns what the native kernel has to know to read their messages.
-            None if messages have no ids.
+
+class Used(NamedTuple):
+    """The parts of messages that a query uses. A decoder checks the other columns, and need not build them.
+
+    Attributes:
+        columns: The names of the columns.
+        metadata: The names of the metadata of a changelog format.
     """
 
-    rows: Callable[..., pa.Array]
-    schemas: LookUp | None = None
+    columns: frozenset[str]
+    metadata: frozenset[str] = frozenset()
+
+
+class MakeDecoder(Protocol):
+    """Makes a decoder of a format's messages, in the process that uses it."""
+
+    def __call__(self, schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+        """Return a decoder of messages with the columns of a schema. `used` is None if all of them are."""
 
 
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
@@ -159,7 +169,7 @@ class Format:
     Args:
         name: Flink's name.
         options: Its options. Each key begins with the name.
-        decoder: Returns what decodes messages, for a schema and options.
+        decoder: Makes a decoder of messages.
         encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
             schema and options. Returns a binary column; null means a null message.
         encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
@@ -172,16 +182,13 @@ class Format:
             that the format reads and writes that schema. None if the format has no registry.
         registered: Returns the columns of a schema in the registry. None if the format has no registry.
         portable: Returns the options for another machine: with the contents of the files that they name.
-        native: Returns the spec by which the kernel decodes messages while it fetches them
-            (`native/decode/src/spec.rs`); None if they are decoded afterwards. `schema` has the columns if their types are
-            not those of the given schema.
         native_encode: Returns the spec by which the kernel encodes rows (`native/encode/src/spec.rs`), without the
             columns, in the sink's tasks; None if they are encoded before.
     """
 
     name: str
     options: tuple[Option[Any], ...]
-    decoder: Callable[[StructType, FormatOptions], Decoder]
+    decoder: MakeDecoder
     encode: Callable[[Column, StructType, FormatOptions], Column]
     check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
@@ -190,6 +197,5 @@ class Format:
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
     registered: Callable[[RegisteredSchema, FormatOptions], StructType] | None = None
     portable: Callable[[FormatOptions], FormatOptions] = _as_given
-    native: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from dynamic_kafka import native
 from dynamic_kafka.formats.arrow import arrow_type, encoded
 from dynamic_kafka.formats.expressions import nullable
-from dynamic_kafka.formats.format import Decoder
+from dynamic_kafka.formats.format import Decode, Used
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["decoder", "encode"]
 
 
-def decoder(schema: StructType, spec: Mapping[str, Any]) -> Decoder:
+def decoder(schema: StructType, spec: Mapping[str, Any], used: Used | None = None) -> Decode:
     """Return what decodes messages in a worker. It also takes why messages cannot be read, by their places."""
     columns, text = nullable(schema).json(), json.dumps(spec)
 
     def from_bytes(messages: pa.Array, errors: Mapping[int, str] | None = None) -> pa.Array:
-        return _decoder(columns, text).decode(messages, errors=errors)
+        return _decoder(columns, text, used).decode(messages, errors=errors)
 
-    return Decoder(from_bytes)
+    return from_bytes
 
 
 @lru_cache(256)
-def _decoder(columns: str, spec: str) -> native.Decoder:
+def _decoder(columns: str, spec: str, used: Used | None) -> native.Decoder:
     # Not by the Arrow type of the columns: two of them are the same with other precisions of TIME.
-    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec))
+    names = None if used is None else used.columns
+    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec), used=names)
 
 
 def encode(column: Column, schema: StructType, spec: Mapping[str, Any], header: Callable[[], bytes] = bytes) -> Column:

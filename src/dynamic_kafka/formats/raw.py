@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import of_values
 from dynamic_kafka.formats.expressions import check_names
-from dynamic_kafka.formats.format import ERROR, Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import ERROR, Decode, Format, FormatOptions, Used
 from dynamic_kafka.options import Option, Parser, choice
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def _check(schema: StructType, _options: FormatOptions) -> None:
 # --- reading ---
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    del used  # one column is all
     (field,) = schema.fields
     type_ = field.dataType
     dtype = _dtype(type_, options) if type(type_) in _NUMBERS else None
@@ -121,7 +122,7 @@ def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
             values = _texts(messages, charset)
         return pa.StructArray.from_arrays([values, errors], [field.name, ERROR])
 
-    return Decoder(from_raw)
+    return from_raw
 
 
 def _wrong_size(type_: DataType, size: int) -> str:

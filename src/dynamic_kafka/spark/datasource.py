@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from dynamic_kafka.sink.settings import SinkSettings
     from dynamic_kafka.source.configure import SourceObjects
     from dynamic_kafka.source.driver.enumerator import SourceEnumerator
-    from dynamic_kafka.source.executor.fetcher import Decoding
     from dynamic_kafka.source.executor.tally import Tally
     from dynamic_kafka.source.observation import Observation
     from dynamic_kafka.source.rules.planning import ReadTask
@@ -341,32 +340,28 @@ class _ExecutorSide(OfOneVersion):
     def _read(self, partition: DynamicKafkaInputPartition) -> Iterator[pa.RecordBatch]:
         """Return batches of the query's columns but `LAST_ROW`. The task counts as begun, before its first batch."""
         task, tally = partition.task, self._tally(partition)
+        batches = self._batches(task, tally)
         if self._messages is None:
-            return self._batches(task, tally)
-        of_history = task.history is not None  # the kernel decodes only what it fetches from Kafka
-        batches = self._batches(task, tally, None if of_history else self._messages.decoding())
-        return self._messages.rows(batches, None if of_history else tally)
+            return batches
+        return self._messages.rows(batches, None if task.history is not None else tally)
 
-    def _batches(
-        self, task: ReadTask, tally: Tally | None, decoding: tuple[Decoding, pa.Field] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the columns that are fetched, and of `VALUE_ROW` if the kernel decodes values."""
+    def _batches(self, task: ReadTask, tally: Tally | None) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the columns that are fetched."""
         import pyarrow as pa
 
         from dynamic_kafka.rows import arrow_schema
         from dynamic_kafka.source.executor.reader import read
 
-        how, value_row = (None, None) if decoding is None else decoding
-        names = [*self._fetched, *([] if value_row is None else [value_row.name])]
-        schema = arrow_schema([name for name in names if name != HISTORY_ROW], value_row)
+        names = list(self._fetched)
+        schema = arrow_schema([name for name in names if name != HISTORY_ROW])
         if HISTORY_ROW not in names:
-            batches = read(task, schema, self._settings, how, tally)
+            batches = read(task, schema, self._settings, tally)
         else:
             assert self._settings.history is not None
             row = pa.field(HISTORY_ROW, self._settings.history.row)
             if task.history is not None:
                 schema = schema.append(row)
-            batches = _with_history_row(read(task, schema, self._settings, how, tally), row, names)
+            batches = _with_history_row(read(task, schema, self._settings, tally), row, names)
         if tally is None:
             return batches
         from dynamic_kafka.source.executor.tally import reported

@@ -8,32 +8,26 @@ Rules:
 2. A message that the format skips (`json.ignore-parse-errors`) is no row, as in Flink.
 3. Of a table, a message without a value is no row. A table that is an upsert of its keys has no row for a message without a
    key, and a message without a value is a tombstone there; a key with a NULL cannot be read.
-4. The kernel decodes values while it fetches them, if it can. All other messages are decoded after that, by the same
-   decoder. A dead letter of a bad key needs the bytes of the value, so then the kernel does not decode it while fetching.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from dynamic_kafka.errors import RecordError, SchemaEvolutionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, FormatOptions, format_named
 from dynamic_kafka.formats.arrow import arrow_type
-from dynamic_kafka.formats.evolution import first_newer, must_fail, not_newer, reason_of
-from dynamic_kafka.formats.expressions import decoded_struct, nullable
-from dynamic_kafka.formats.format import COORDINATES, ON_ERROR_ADVICE, reason
+from dynamic_kafka.formats.evolution import first_newer, must_fail, reason_of
+from dynamic_kafka.formats.format import COORDINATES, ON_ERROR_ADVICE, Used, reason
 from dynamic_kafka.formats.schema_ids import header_values, in_headers
 from dynamic_kafka.history.model import HISTORY_ROW
-from dynamic_kafka.native import can_decode, unused
-from dynamic_kafka.rows import VALUE_ROW
-from dynamic_kafka.source.executor.fetcher import Decoding
 from dynamic_kafka.spark.columns import COLUMN_TYPES, DECODED, LAST_ROW, LEFT_OUT
 from dynamic_kafka.spark.dead_letters import DeadLetters, send
 
@@ -71,54 +65,35 @@ class Part:
     required: bool = False
     primary_key: tuple[str, ...] = ()
 
-    def decoding(self) -> tuple[Decoding, pa.Field] | None:
-        """Return how the kernel decodes messages while it fetches them, and the field of their rows; None if it cannot.
-
-        Columns that are not in the type are checked and not built.
-        """
-        form, schema, wanted = format_named(self.form), self.columns, list[str]()
-        used: Any = self.type
-        if form.changelog:
-            change: Any = used.elementType
-            used, wanted = change["row"].dataType, change[METADATA].dataType.names if METADATA in change.names else []
-        found = form.native(schema, self.options)
-        if found is None:
-            return None
-        spec = {**found, "wanted": wanted}
-        if "schema" in spec:
-            schema = StructType.fromJson(spec.pop("schema"))
-        text = json.dumps(spec)
-        if not can_decode(pa.schema(arrow_type(schema)), text):
-            return None
-        look_up = form.decoder(schema, self.options).schemas
-        if must_fail(form, self.options):
-            if look_up is None:  # the kernel would decode messages without a look at their ids
-                return None
-            look_up = not_newer(look_up, form.name, self.options)
-        columns = [column if column.name in used.names else unused(column) for column in arrow_type(schema)]
-        shown = StructType([column for column in schema.fields if column.name in used.names])
-        row = pa.field(VALUE_ROW, arrow_type(nullable(decoded_struct(form, shown))))
-        return Decoding(pa.schema(columns), text, look_up), row
-
     def decoder(self, *, upsert: bool) -> Callable[[pa.RecordBatch], pa.Array]:
         """Return what takes fetched messages, and returns what the format's decoder makes of them.
 
         Args:
             upsert: True for no row of a message without bytes, whatever the format has for it.
         """
-        decoder = format_named(self.form).decoder(self.columns, self.options)
+        rows_of = format_named(self.form).decoder(self.columns, self.options, self._used())
         has_headers = in_headers(self.form, self.options)
 
         def decode(batch: pa.RecordBatch) -> pa.Array:
-            if self.name == "value" and VALUE_ROW in batch.schema.names:
-                return batch[VALUE_ROW]
             messages = batch[self.name]
             if has_headers:
-                return decoder.rows(messages, header_values(batch["headers"], self.name))
-            rows = decoder.rows(messages)
+                return rows_of(messages, header_values(batch["headers"], self.name))
+            rows = rows_of(messages)
             return _masked(rows, messages.is_null()) if upsert and self.form == "raw" else rows
 
         return decode
+
+    def _used(self) -> Used:
+        """Return what a query uses of the messages, and the columns that are looked at for it."""
+        keys, type_, metadata = self.columns.names[: len(self.primary_key)], self.type, list[str]()
+        if isinstance(type_, ArrayType):  # of a changelog format
+            change: Any = type_.elementType
+            type_, metadata = (
+                change["row"].dataType,
+                change[METADATA].dataType.names if METADATA in change.names else [],
+            )
+        names = type_.names if isinstance(type_, StructType) else self.columns.names
+        return Used(frozenset([*names, *keys]), frozenset(metadata))
 
     def newer_refused(self) -> Callable[[pa.RecordBatch], None] | None:
         """Return what raises `SchemaEvolutionError` if a fetched message has new fields; None if the query goes on then."""
@@ -167,18 +142,11 @@ class Messages:
         missing = [StructField(n, t) for n, t in COLUMN_TYPES.items() if n in names - {c.name for c in given}]
         return StructType([*given, *missing])
 
-    def decoding(self) -> tuple[Decoding, pa.Field] | None:
-        """Return how the kernel decodes values while it fetches them, and the field of their rows; None if it does not."""
-        parts = {part.name: part for part in self.parts}
-        if "value" not in parts or ("key" in parts and self.letters is not None):
-            return None
-        return parts["value"].decoding()
-
     def rows(self, batches: Iterator[pa.RecordBatch], tally: Tally | None) -> Iterator[pa.RecordBatch]:
         """Yield batches with the columns of the query.
 
         Args:
-            batches: Batches of the fetched columns. `VALUE_ROW` is one of them if the kernel has decoded the values.
+            batches: Batches of the fetched columns.
             tally: Where messages that cannot be read are counted; None to count nothing.
 
         Raises:
@@ -193,24 +161,26 @@ class Messages:
         names = [name for name in self.columns if name != LAST_ROW]
         types = [arrow_type(part.type) for part in self.parts]
         left_out, first = 0, None
-        for batch in batches:
+        for fetched in batches:
             for refuse in refusals:
-                refuse(batch)
-            found = [decode(batch) for decode in decoders]
-            why = self._errors(batch, found)
-            if why is not None:
-                first = first or _first_place(batch, why)
-                left_out += len(why) - why.null_count
-                self._refuse(batch, why, tally)
-            made = {p.name: _column(p, rows, type_) for p, rows, type_ in zip(self.parts, found, types, strict=True)}
-            if LEFT_OUT in self.columns:
-                made[LEFT_OUT] = pa.nulls(len(batch), pa.bool_()) if why is None else _true_or_null(why.is_valid())
-            whole = pa.RecordBatch.from_arrays([made[name] if name in made else batch[name] for name in names], names)
-            keep = self._kept(batch, found, why)
-            if keep is not None:
-                whole = whole.filter(keep)
-            if len(whole):
-                yield whole
+                refuse(fetched)
+            for batch, found in _decoded(fetched, decoders):
+                why = self._errors(batch, found)
+                if why is not None:
+                    first = first or _first_place(batch, why)
+                    left_out += len(why) - why.null_count
+                    self._refuse(batch, why, tally)
+                made = {
+                    p.name: _column(p, rows, type_) for p, rows, type_ in zip(self.parts, found, types, strict=True)
+                }
+                if LEFT_OUT in self.columns:
+                    made[LEFT_OUT] = pa.nulls(len(batch), pa.bool_()) if why is None else _true_or_null(why.is_valid())
+                whole = pa.RecordBatch.from_arrays([made[n] if n in made else batch[n] for n in names], names)
+                keep = self._kept(batch, found, why)
+                if keep is not None:
+                    whole = whole.filter(keep)
+                if len(whole):
+                    yield whole
         if left_out:
             place = "cluster '%s', topic '%s', partition %d, offset %d"
             _log.warning(f"%d messages cannot be read and are left out; the first: {place}", left_out, *(first or ()))
@@ -297,6 +267,28 @@ def messages_of(schema: StructType) -> Messages | None:
 
 
 # --- errors and columns ---
+
+
+def _decoded(
+    batch: pa.RecordBatch, decoders: Sequence[Callable[[pa.RecordBatch], pa.Array]]
+) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
+    """Yield a batch with what decoders make of it: in parts, if a column of it would have more than 2 GiB.
+
+    Raises:
+        RecordError: If one message alone is too large.
+    """
+    try:
+        found = [decode(batch) for decode in decoders]
+    except OverflowError as error:
+        if len(batch) == 1:
+            cluster, topic, partition, offset = _place(batch, 0)
+            text = f"a message cannot be decoded, because {error}"
+            raise RecordError(text, cluster_id=cluster, topic=topic, partition=partition, offset=offset) from None
+        middle = len(batch) // 2
+        for half in (batch.slice(0, middle), batch.slice(middle)):
+            yield from _decoded(half, decoders)
+    else:
+        yield batch, found
 
 
 def with_prefix(text: str, prefix: str, form: str) -> str:

@@ -162,6 +162,9 @@ class _Move:
 @contextmanager
 def _move(world: World) -> Iterator[_Move]:
     """Mirror a topic in the block. After it, see whether what was promised is there, and begin anew."""
+    if len(world.c.partitions(world.inputs["c"].topic)) != len(_PARTITIONS):  # an earlier fault has changed it
+        world.renew()
+        world.wait_for_rows()
     topic = f"moved-{world.feeder.next}"
     world.b.create_topic(topic, len(_PARTITIONS), {"max.message.bytes": "12000000"})
     before = world.query.promised()

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dynamic_kafka.formats import ERROR, METADATA, ROWS, Decoder
+from dynamic_kafka.formats import ERROR, METADATA, ROWS
 from dynamic_kafka.formats.changelog.records import decoder
 
 ROW = pa.struct([("id", pa.int64())])
@@ -28,7 +28,7 @@ def decoded(*records: Any, messages: Any = None) -> list[Any]:
     """What becomes of records; each is that of a message with some bytes unless told otherwise."""
     array = pa.array(records, RECORD)
     sent = pa.array(messages or [b"x"] * len(records), pa.binary())
-    found: list[Any] = decoder(Decoder(lambda _: array)).rows(sent).to_pylist()
+    found: list[Any] = decoder(lambda *_: array)(sent).to_pylist()
     return found
 
 

@@ -41,7 +41,7 @@ def read(name: str, columns: list[str], messages: list[bytes]) -> list[dict[str,
     schema = StructType()
     for column in columns:
         schema.add(column, StringType())
-    return format_named(name).decoder(schema, {}).rows(pa.array(messages, pa.binary())).to_pylist()  # type: ignore[no-any-return]
+    return format_named(name).decoder(schema, {})(pa.array(messages, pa.binary())).to_pylist()  # type: ignore[no-any-return]
 
 
 def test_json(tmp_path: Path) -> None:

@@ -799,7 +799,7 @@ def test_json_messages_are_read_and_bad_ones_told() -> None:
     good = b'{"id": 1,\n "name": {"string": "x"}, "ts": {"long": 1000}, "b": {"bytes": "\\u00ff"}}'
     other = b'{"id": 2, "name": null, "ts": null, "b": null}'
     messages = pa.array([good, b"{", None, b"", other, b'{"id": "x"}', other + other, b"\xff"], pa.binary())
-    rows = avro.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
+    rows = avro.AVRO.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
     assert rows[0]["id"] == 1
     assert (rows[0]["name"], rows[0]["b"]) == ("x", b"\xff")
     assert rows[0]["ts"].timestamp is not None
@@ -828,7 +828,7 @@ def test_json_is_written_as_it_is_read() -> None:
     assert not errors
     assert json.loads(messages[0].as_py()) == {"id": 1, "name": {"string": "é\n"}, "ts": None, "b": {"bytes": "\u00ff"}}
     assert messages[1].as_py() is None
-    back = avro.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
+    back = avro.AVRO.decoder(JSON_COLUMNS, {"avro.encoding": "json"})(messages).to_pylist()
     assert [row and {k: v for k, v in row.items() if k != ERROR} for row in back] == rows.to_pylist()
 
 

@@ -92,7 +92,8 @@ def message(version: uuid.UUID, value: dict[str, Any], *, compressed: bool = Fal
 def read(where: glue._Glue, messages: list[bytes | None], columns: StructType = COLUMNS) -> list[Any]:
     """Rows as tuples, errors as texts."""
     text = schema_text(columns, legacy_timestamps=True)
-    array = glue._decode_batch(pa.array(messages, pa.binary()), where, text, arrow_type(columns))
+    bodies, headers, faults = glue._separated(pa.array(messages, pa.binary()))
+    array = glue._kernel(where, text, arrow_type(columns), None).decode(bodies, headers, faults)
     array.validate(full=True)
     return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
 

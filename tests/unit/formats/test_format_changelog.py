@@ -55,7 +55,7 @@ def test_a_pattern_leaves_out_databases() -> None:
     """It has to match the whole name. It is no error of a message, whatever its rows are."""
     include = CANAL_JSON.options[-2].parse("shop_.*|b", "canal-json.database.include")
     columns = StructType([StructField("id", LongType())])
-    rows = CANAL_JSON.decoder(columns, {"canal-json.database.include": include}).rows
+    rows = CANAL_JSON.decoder(columns, {"canal-json.database.include": include})
     messages = [
         json.dumps({"database": name, "type": "INSERT", "data": [{"id": id_}]}).encode()
         for name, id_ in (("shop_1", 1), ("b", 2), ("bb", 3), ("a shop_1", "x"))

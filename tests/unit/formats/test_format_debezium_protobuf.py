@@ -78,7 +78,7 @@ def change(op: str, before: bytes | None, after: bytes | None, source: bytes = b
 
 def read(settings: Any, *messages: bytes | None, columns: spark.StructType = COLUMNS) -> list[Any]:
     """Messages as the format reads them."""
-    found: list[Any] = batch_decoder(settings, DEBEZIUM_RECORD.schema(columns).toNullable()).rows(
+    found: list[Any] = batch_decoder(settings, DEBEZIUM_RECORD.schema(columns).toNullable())(
         pa.array(messages, pa.binary())
     ).to_pylist()  # fmt: skip
     return found

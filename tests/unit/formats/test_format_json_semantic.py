@@ -104,7 +104,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Read:
         settings = registry(name, {7: RegisteredSchema("JSON", json.dumps(schema))})
         decoder = JSON_SCHEMA_CONFLUENT.decoder(columns, {f"{name}.url": settings.url})
         messages = [b"\x00\x00\x00\x00\x07" + value.encode() for value in values]
-        return found_of(decoder.rows(pa.array(messages, pa.binary())))
+        return found_of(decoder(pa.array(messages, pa.binary())))
 
     return read
 
@@ -115,7 +115,7 @@ def included(columns: StructType, schema: Any, values: list[str]) -> list[Any]:
     envelope = json.dumps({"type": "struct", "fields": [before, after]})
     messages = [f'{{"schema":{envelope},"payload":{{"op":"c","after":{value}}}}}'.encode() for value in values]
     decoder = format_named("debezium-json").decoder(columns, {"debezium-json.schema-include": True})
-    found = decoder.rows(pa.array(messages, pa.binary())).to_pylist()
+    found = decoder(pa.array(messages, pa.binary())).to_pylist()
     return [row["rows"][0]["row"] if row["__error"] is None else row["__error"] for row in found]
 
 
@@ -185,7 +185,7 @@ def test_each_message_has_its_own_schema() -> None:
     ]:
         decoder = format_named("debezium-json").decoder(row, {"debezium-json.schema-include": True})
         messages = pa.array([beginning + b'"payload":{"op":"c","after":{"a":5}}}'], pa.binary())
-        (error,) = decoder.rows(messages).field("__error").to_pylist()
+        (error,) = decoder(messages).field("__error").to_pylist()
         assert error is None if expected is None else error.startswith(expected)
 
 

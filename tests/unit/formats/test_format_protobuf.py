@@ -162,7 +162,7 @@ def decode(type_: MessageType, schema: StructType, *payloads: bytes | None, **op
     """What is decoded, as Python objects."""
     plan = plan_of(type_, schema, Missing(options.pop("defaults", False), options.pop("unknown_columns", False)))
     spec = {"format": "protobuf", "ignore_parse_errors": options.pop("ignore_errors", False), "plan": plan}
-    result = decoder(schema, spec).rows(pa.array(payloads, pa.binary()))
+    result = decoder(schema, spec)(pa.array(payloads, pa.binary()))
     result.validate(full=True)
     assert len(result) == len(payloads)
     assert [field.name for field in result.type] == [*schema.names, ERROR]

@@ -38,7 +38,7 @@ def ours(case: Case, registry: str) -> tuple[Encoding | None, list[Any]]:
     try:
         found = table(case, registry)
         assert found.format.decoder is not None
-        decode = found.format.decoder(found.schema, found.options).rows
+        decode = found.format.decoder(found.schema, found.options)
     except ConfigurationError as error:
         return None, [error] * len(case.messages)
     rows: list[Any] = []

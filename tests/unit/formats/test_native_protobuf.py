@@ -23,7 +23,7 @@ from dynamic_kafka.formats.protobuf.format import PROTOBUF
 from dynamic_kafka.formats.protobuf.message_header import header_of
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import parse_schema
-from dynamic_kafka.native import Decoder, unused
+from dynamic_kafka.native import Decoder
 
 INT, TEXT = IntegerType(), StringType()
 
@@ -36,7 +36,7 @@ def named(text: str) -> MessageType:
 def decode(type_: MessageType, schema: StructType, *messages: bytes) -> list[Any]:
     """What is decoded."""
     spec = {"format": "protobuf", "plan": plan_of(type_, schema, Missing(defaults=False))}
-    rows = decoder(schema, spec).rows(pa.array(messages, pa.binary()))
+    rows = decoder(schema, spec)(pa.array(messages, pa.binary()))
     rows.validate(full=True)
     found: list[Any] = rows.to_pylist()
     return found
@@ -75,8 +75,7 @@ def test_unused_columns_change_nothing_in_the_others(seed: int) -> None:
     whole = Decoder(arrow_type(columns), spec).decode(messages)
     for _ in range(5):
         used = [field.name for field in columns if random.random() < 0.5]
-        fields = [field if field.name in used else unused(field) for field in arrow_type(columns)]
-        found = Decoder(pa.struct(fields), spec).decode(messages)
+        found = Decoder(arrow_type(columns), spec, used=used).decode(messages)
         found.validate(full=True)
         assert found.is_null().equals(whole.is_null())
         assert [field.name for field in found.type] == [*used, ERROR]
@@ -191,11 +190,10 @@ def test_a_given_type_is_read_after_the_header_of_a_registry() -> None:
     options = {"protobuf-confluent.url": "http://nowhere"}
     text = 'syntax="proto3"; message M { int32 a = 1; string not_wanted = 2; }'
     assert PROTOBUF_CONFLUENT.decoder is not None
-    found = PROTOBUF_CONFLUENT.decoder(columns, options | {"protobuf-confluent.schema": text})
-    assert found.schemas is None
+    decode_all = PROTOBUF_CONFLUENT.decoder(columns, options | {"protobuf-confluent.schema": text})
     headers = [header_of(7, [0]), header_of(2**31 - 1, [3, 0, 70]), b"\0\0\0\0\x07", b"\1\0\0\0\x07\0"]
     messages = [*(header + b"\x08\x05" for header in headers), headers[0] + b"\x12\x01\xff", None]
-    rows = found.rows(pa.array(messages)).to_pylist()
+    rows = decode_all(pa.array(messages)).to_pylist()
     assert rows[:2] == [{"a": 5, ERROR: None}] * 2
     assert [row[ERROR][:30] for row in rows[2:5]] == ["It does not begin with the hea"] * 2 + [
         "Error parsing message of type "
@@ -237,6 +235,6 @@ def test_workers_need_neither_the_file_nor_a_compiler(found: Format, tmp_path: P
         options["protobuf-confluent.url"] = "http://nowhere"
     portable = found.portable(options)
     file.unlink()
-    decode_all = found.decoder(columns, json.loads(json.dumps(portable))).rows
+    decode_all = found.decoder(columns, json.loads(json.dumps(portable)))
     message = b"\x08\x05" if found is PROTOBUF else b"\0\0\0\0\x07\0\x08\x05"
     assert decode_all(pa.array([message])).to_pylist() == [{"a": 5, ERROR: None}]

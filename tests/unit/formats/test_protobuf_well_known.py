@@ -52,7 +52,7 @@ def read(type_: MessageType, column: DataType, messages: list[bytes]) -> list[tu
     """The column and the error of each message."""
     schema = StructType().add("a", column)
     plan = plan_of(type_, schema, Missing(defaults=False))
-    rows = decoder(schema, {"format": "protobuf", "plan": plan}).rows(pa.array(messages, pa.binary()))
+    rows = decoder(schema, {"format": "protobuf", "plan": plan})(pa.array(messages, pa.binary()))
     rows.validate(full=True)
     return [(row["a"], row[ERROR]) for row in rows.to_pylist()]
 

@@ -89,7 +89,7 @@ def test_bytes_without_an_id_are_those_of_no_schema(header: bytes) -> None:
 def test_a_header_without_an_id_is_an_error_of_its_message(name: str, header: bytes, registry: Registries) -> None:
     """Too short, another first byte, a negative id: every format shows its bytes, and asks no registry."""
     settings = registry(name, {})
-    decode = format_named(name).decoder(COLUMNS, {f"{name}.url": settings.url}).rows
+    decode = format_named(name).decoder(COLUMNS, {f"{name}.url": settings.url})
     assert brief(decode(binary(b"{}"), binary(header))) == [NO_ID.format(header.hex().upper())]
 
 
@@ -148,7 +148,7 @@ def test_avro_takes_the_header_before_the_prefix(registry: Registries) -> None:
         (b"\x00", None, "it is too short for the magic byte and a schema id, and no header has its schema id"),
         (written(old, {"id": 8}), of(GUID, b"ignored"), (8, None)),
     ]
-    decode = batch_decoder(settings, schema_text(COLUMNS, legacy_timestamps=True), arrow_type(COLUMNS)).rows
+    decode = batch_decoder(settings, schema_text(COLUMNS, legacy_timestamps=True), arrow_type(COLUMNS))
     messages, headers, expected = zip(*cases, strict=True)
     assert brief(decode(binary(*messages), binary(*headers))) == list(expected)
     for begin in range(len(cases)):  # parts of arrays, too
@@ -189,13 +189,13 @@ def test_protobuf_takes_the_message_indexes_of_the_header(registry: Registries) 
         (of_a, of(GUID, b"\x00ignored"), (5, "")),
     ]
     expected = [(e[0], None if e in ((5, ""), (0, "")) else e[1]) if isinstance(e, tuple) else e for *_, e in cases]
-    decode = PROTOBUF_CONFLUENT.decoder(COLUMNS, options).rows
+    decode = PROTOBUF_CONFLUENT.decoder(COLUMNS, options)
     messages, headers, _ = zip(*cases, strict=True)
     assert brief(decode(binary(*messages), binary(*headers))) == expected
     (error,) = brief(decode(binary(of_a)))
     assert error.endswith("set 'protobuf-confluent.schema-id-location' to 'header-or-prefix'")
     given = options | {"protobuf-confluent.schema": 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'}
-    both = PROTOBUF_CONFLUENT.decoder(COLUMNS, given).rows(
+    both = PROTOBUF_CONFLUENT.decoder(COLUMNS, given)(
         binary(b"\x08\x05", header_of(1, [0]) + b"\x08\x06"), binary(of(GONE, b"\0"), None)
     )
     assert brief(both) == [(5, ""), (6, "")]
@@ -231,7 +231,7 @@ def test_json_is_the_whole_message_behind_a_header(registry: Registries) -> None
     ]
     messages, headers, expected = zip(*cases, strict=True)
     given = {"json-schema-confluent.url": settings.url, "json-schema-confluent.schema-id-location": "header-or-prefix"}
-    read = JSON_SCHEMA_CONFLUENT.decoder(columns, given).rows
+    read = JSON_SCHEMA_CONFLUENT.decoder(columns, given)
     found = [row and (row.pop("__error") or row) for row in read(binary(*messages), binary(*headers)).to_pylist()]
     assert found == list(expected)
     (error,) = read(binary(message)).field("__error").to_pylist()
@@ -262,23 +262,6 @@ def test_a_table_reads_headers_only_if_the_option_of_its_key_or_value_says_so() 
     keyed = KEYED | {"key.format": "avro-confluent", "key.avro-confluent.url": "http://registry:8081"}
     assert "headers" not in fetched(table(keyed))
     assert "headers" in fetched(table(keyed | {f"key.{name}": value for name, value in location.items()}))
-
-
-def test_the_kernel_does_not_decode_messages_that_may_have_their_id_in_a_header() -> None:
-    """It sees only values, and one that begins with 0 can look as if its id was there."""
-    columns = "id BIGINT, name STRING"
-    of_avro = {**KAFKA, "format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
-    text = 'syntax = "proto3"; message A { int64 id = 1; string name = 2; }'
-    of_protobuf = {
-        **KAFKA,
-        "format": "protobuf-confluent",
-        "protobuf-confluent.url": "http://registry:8081",
-        "protobuf-confluent.schema": text,
-    }
-    for options in (of_avro, of_protobuf):
-        location = {f"{options['format']}.schema-id-location": "header-or-prefix"}
-        assert messages(table(options, columns)).decoding() is not None
-        assert messages(table(options | location, columns)).decoding() is None
 
 
 def test_from_kafka_sees_no_headers_and_says_so() -> None:

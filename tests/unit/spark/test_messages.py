@@ -23,8 +23,6 @@ from dynamic_kafka.errors import RecordError
 from dynamic_kafka.formats import ERROR, ROWS
 from dynamic_kafka.history.model import HISTORY_ROW
 from dynamic_kafka.native import Decoder
-from dynamic_kafka.rows import COLUMNS, VALUE_ROW
-from dynamic_kafka.source.executor import reader as source_reader
 from dynamic_kafka.source.executor.tally import Tally
 from dynamic_kafka.source.rules.planning import ReadTask
 from dynamic_kafka.spark.columns import COLUMN_TYPES, LAST_ROW, LEFT_OUT
@@ -70,26 +68,22 @@ def reading(*parts: Part, on_error: str = "fail", columns: tuple[str, ...] = ("o
 
 
 def test_unused_columns_are_checked_and_not_built() -> None:
-    """By the kernel while it fetches, and after that; in a changelog they are columns of the rows."""
+    """In a changelog they are columns of the rows."""
     values = [b'{"a": 1, "b": 2}', b'{"a": 1, "b": "x"}']
-    found = part(columns=AB).decoding()
-    assert found is not None
-    decoding, row = found
-    decoder = Decoder(pa.struct(list(decoding.columns)), {"format": "json", "options": {}})
+    (rows,) = part(columns=AB).decoder(upsert=False)(fetched(values[:1])).to_pylist()
+    assert rows == {"a": 1, ERROR: None}
     misfit = "It does not fit the columns: b"
-    assert decoder.decode(pa.array(values)).to_pylist() == [{"a": 1, ERROR: None}, {"a": None, ERROR: misfit}]
-    assert row.type.names == ["a", ERROR]
     assert read(reading(part(columns=AB)), fetched(values[:1])) == [{"offset": 0, "value": {"a": 1}}]
     with pytest.raises(RecordError, match=f"offset 1: the value cannot be read as json: {misfit}"):
         read(reading(part(columns=AB)), fetched(values))
 
     change = StructType([StructField("row_kind", StringType()), StructField("row", A)])
     changes = part(ArrayType(change), AB, form="debezium-json")
-    of_changes = changes.decoding()
-    assert of_changes is not None
-    assert of_changes[1].type.field(ROWS).type.value_type.field("row").type.names == ["a"]
-    (row_,) = read(reading(changes), fetched([b'{"op": "c", "after": {"a": 1, "b": 2}}']))
-    assert row_["value"] == [{"row_kind": "+I", "row": {"a": 1}}]
+    messages = fetched([b'{"op": "c", "after": {"a": 1, "b": 2}}'])
+    (rows,) = changes.decoder(upsert=False)(messages).to_pylist()
+    assert rows[ROWS] == [{"row_kind": "+I", "row": {"a": 1}}]
+    (row,) = read(reading(changes), messages)
+    assert row["value"] == [{"row_kind": "+I", "row": {"a": 1}}]
 
 
 def test_a_struct_without_a_field() -> None:
@@ -170,23 +164,21 @@ def test_the_last_row_has_all_columns_and_nothing_in_them() -> None:
     assert not cast("Any", DynamicKafkaDataSource(options).streamReader(StructType(fields)))._settings.last_row
 
 
-def test_what_the_kernel_has_decoded_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value with an error keeps the kernel's; the kernel does not fetch the rows of a history."""
-    schema = StructType([column_of(part(), "fail", None)])
-    batches = {
-        False: fetched([b"{"], **{VALUE_ROW: pa.array([{"a": None, ERROR: "why"}], DECODED)}),
-        True: fetched([b"{"]),
-    }
-    asked = []
+def test_a_batch_that_becomes_too_large_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow counts the bytes of a column in 31 bits. One message that is too large alone names its place."""
+    decode, most = Decoder.decode, 3
+    sizes = []
 
-    def fake(task: ReadTask, columns: pa.Schema, *_: object) -> Any:
-        asked.append(VALUE_ROW in columns.names)
-        return iter([batches[task.history is not None]])
+    def limited(self: Decoder, messages: pa.Array, *given: Any, **named: Any) -> pa.Array:
+        sizes.append(len(messages))
+        if sum(len(message) for message in messages.to_pylist()) > most * len(b'{"a": 1}'):
+            raise OverflowError("the rows have more than 2 GiB in a column")
+        return decode(self, messages, *given, **named)
 
-    monkeypatch.setattr(source_reader, "read", fake)
-    reader: Any = DynamicKafkaDataSource({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}).reader(schema)
-    for history, error in ((None, "why"), ("history", "It is not a JSON object")):
-        with pytest.raises(RecordError, match=f"the value cannot be read as json: {error}"):
-            list(reader.read(DynamicKafkaInputPartition(ReadTask([], {}, history=cast("Any", history)))))
-    assert asked == [True, False]
-    assert set(batches[True].schema.names) <= set(COLUMNS)
+    monkeypatch.setattr(Decoder, "decode", limited)
+    rows = read(reading(part()), fetched([b'{"a": %d}' % i for i in range(8)]))
+    assert rows == [{"offset": i, "value": {"a": i}} for i in range(8)]
+    assert sizes == [8, 4, 2, 2, 4, 2, 2]
+    too_large = "offset 1: a message cannot be decoded, because the rows have more than 2 GiB in a column"
+    with pytest.raises(RecordError, match=too_large):
+        read(reading(part()), fetched([b'{"a": 1}', b'{"a": 1}' + b" " * 100]))

@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -30,8 +30,8 @@ from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, to_be_cut
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
-from dynamic_kafka.formats.schema_ids import SchemaId, id_before, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -52,46 +52,34 @@ _MOST_SHOWN = 20
 _MADE_FROM_COLUMNS = f'"namespace":"{NAMESPACE}"'
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
     settings = schema_registry_settings.settings(_NAME, options)
-    return batch_decoder(settings, _text(schema, options), arrow_type(schema))
+    return batch_decoder(settings, _text(schema, options), arrow_type(schema), used)
 
 
-def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType) -> Decoder:
-    """Return what decodes messages to a struct of columns and `ERROR`.
-
-    Its function `rows` takes as a second array the values of the headers with ids, if they are looked at.
+def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType, used: Used | None = None) -> Decode:
+    """Return what decodes messages to a struct of columns and `ERROR`, also with the values of headers with ids.
 
     Args:
         settings: The registry.
         text: The reader's schema.
         target: The columns.
+        used: Those that are used; None for all.
     """
 
     def from_avro_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _kernel(settings, text, target, headers=ids is not None).decode(messages, ids)
+        return _kernel(settings, text, target, used, headers=ids is not None).decode(messages, ids)
 
-    def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
-        return _schemas(ids, settings, text, target)
-
-    return Decoder(from_avro_confluent, schemas)
+    return from_avro_confluent
 
 
 @functools.lru_cache(256)
-def _kernel(settings: RegistrySettings, text: str, target: pa.StructType, *, headers: bool) -> native.Decoder:
+def _kernel(
+    settings: RegistrySettings, text: str, target: pa.StructType, used: Used | None, *, headers: bool
+) -> native.Decoder:
     look_up = functools.partial(_schemas, settings=settings, text=text, target=target)
-    return native.Decoder(target, _spec(settings.prefix, headers=headers), look_up)
-
-
-def _spec(name: str, *, headers: bool) -> Mapping[str, Any]:
-    """Return the spec for the kernel; `headers` says whether ids in headers are looked at."""
-    return {"format": _NAME, **words_without_id(name, headers=headers)}
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    del schema
-    # The kernel does not look at headers while it fetches.
-    return None if in_headers(_NAME, options) else _spec(_NAME, headers=False)
+    spec = {"format": _NAME, **words_without_id(settings.prefix, headers=headers)}
+    return native.Decoder(target, spec, look_up, None if used is None else used.columns)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
@@ -226,7 +214,6 @@ AVRO_CONFLUENT = Format(
     registry=_SUBJECT,
     columns=_columns,
     registered=_registered,
-    native=_native,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro-confluent`."""

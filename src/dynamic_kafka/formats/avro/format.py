@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,14 +21,14 @@ from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_er
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-__all__ = ["AVRO", "checked", "decoder", "legacy_option", "parsed", "text_of_columns"]
+__all__ = ["AVRO", "checked", "legacy_option", "parsed", "text_of_columns"]
 
 _NAME = "avro"
 _ENCODING = Option(
@@ -78,10 +78,10 @@ def checked(text: str, option: str | None = None) -> AvroSchema:
         raise ConfigurationError(f"{where} a valid Avro schema: {error}") from None
 
 
-def decoder(schema: StructType, options: FormatOptions) -> Callable[..., pa.Array]:
-    """Return the function that decodes a batch of messages to a struct of the columns and `ERROR`."""
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
     text = _text(schema, options)
-    rows = kernel.decoder(schema, _spec(text, arrow_type(schema))).rows
+    plan = plan_of(parsed(text), parsed(text), arrow_type(schema))
+    rows = kernel.decoder(schema, {"format": _NAME, "plan": plan}, used)
     if _ENCODING.of(options) != "json":
         return rows
 
@@ -89,10 +89,6 @@ def decoder(schema: StructType, options: FormatOptions) -> Callable[..., pa.Arra
         return rows(*_binary_of_json(messages, text))
 
     return from_avro
-
-
-def _spec(text: str, target: pa.StructType) -> Mapping[str, Any]:
-    return {"format": _NAME, "plan": plan_of(parsed(text), parsed(text), target)}
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
@@ -107,12 +103,6 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: Ca
 
 def _check(schema: StructType, options: FormatOptions) -> None:
     checked(_text(schema, options))
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if _ENCODING.of(options) == "json":
-        return None
-    return _spec(_text(schema, options), arrow_type(schema))
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -202,10 +192,9 @@ AVRO = Format(
             f"{_NAME}.open.fastread", boolean, "false", doc="Accepted for compatibility with Flink, without effect."
         ),
     ),
-    lambda schema, options: Decoder(decoder(schema, options)),
+    _decoder,
     _encode,
     _check,
-    native=_native,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

@@ -24,7 +24,7 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.schema_ids import SchemaId, plans_by_id
 from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
@@ -70,14 +70,15 @@ class _Glue(NamedTuple):
     endpoint: str | None
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
     glue = _Glue(_REGION.of(options), _ENDPOINT.of(options))
     text, target = text_of_columns(_NAME, schema, options), arrow_type(schema)
 
     def from_avro_glue(messages: pa.Array) -> pa.Array:
-        return _decode_batch(messages, glue, text, target)
+        bodies, headers, faults = _separated(messages)
+        return _kernel(glue, text, target, used).decode(bodies, headers, faults)
 
-    return Decoder(from_avro_glue)
+    return from_avro_glue
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
@@ -89,7 +90,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     checked(text_of_columns(_NAME, schema, options))
 
 
-def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructType) -> pa.StructArray:
+def _separated(messages: pa.Array) -> tuple[pa.Array, pa.Array, Mapping[int, str]]:
+    """Return the Avro of messages, their ids as values of headers, and by row the reasons why some cannot be read."""
     bodies: list[bytes | None] = []
     versions: list[bytes | None] = []
     faults: dict[int, str] = {}
@@ -103,15 +105,15 @@ def _decode_batch(messages: pa.Array, glue: _Glue, text: str, target: pa.StructT
         bodies.append(body)
         versions.append(version)
     headers = pa.array([None if version is None else _GUID + version for version in versions], pa.binary())
-    return _kernel(glue, text, target).decode(pa.array(bodies, pa.binary()), headers, faults)
+    return pa.array(bodies, pa.binary()), headers, faults
 
 
 @functools.lru_cache(256)
-def _kernel(glue: _Glue, text: str, target: pa.StructType) -> native.Decoder:
+def _kernel(glue: _Glue, text: str, target: pa.StructType, used: Used | None) -> native.Decoder:
     def schemas(headers: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
         return plans_by_id(headers, lambda version: _plan(glue, version, text, target))
 
-    return native.Decoder(target, {"format": "avro-confluent"}, schemas)
+    return native.Decoder(target, {"format": "avro-confluent"}, schemas, None if used is None else used.columns)
 
 
 def _body(message: bytes) -> bytes:

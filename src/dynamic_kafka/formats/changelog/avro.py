@@ -28,7 +28,7 @@ from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ _NAME = "debezium-avro-confluent"
 _SCHEMA = f"{_NAME}.schema"
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    del used  # the envelope is read as a whole
     message = DEBEZIUM_RECORD.schema(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     return records.decoder(batch_decoder(settings, reader_text(schema, options), arrow_type(message)))

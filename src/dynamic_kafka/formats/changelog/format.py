@@ -35,9 +35,10 @@ from dynamic_kafka.formats.format import (
     INSERT,
     ROW_KIND,
     UPDATE_AFTER,
-    Decoder,
+    Decode,
     Format,
     FormatOptions,
+    Used,
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON, json_options, options_named
 from dynamic_kafka.formats.kernel import decoder
@@ -68,8 +69,11 @@ _SHARED_OPTIONS = (
 # --- reading ---
 
 
-def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Decoder:
-    rows = decoder(as_numbers(schema), _spec(name, envelope, options)).rows
+def _decoder(
+    name: str, envelope: Envelope, schema: StructType, options: FormatOptions, used: Used | None = None
+) -> Decode:
+    wanted = {} if used is None else {"wanted": sorted(used.metadata)}
+    rows = decoder(as_numbers(schema), {**_spec(name, envelope, options), **wanted}, used)
     patterns = {f: _regex(text) for f, text in _included(name, options).items() if not _is_word(text)}
 
     def from_json(messages: pa.Array) -> pa.Array:
@@ -77,7 +81,7 @@ def _decoder(name: str, envelope: Envelope, schema: StructType, options: FormatO
             messages = _with_matches(messages, patterns)
         return rows(messages)
 
-    return Decoder(from_json)
+    return from_json
 
 
 def _with_matches(messages: pa.Array, patterns: Mapping[str, re.Pattern[str]]) -> pa.Array:
@@ -85,7 +89,7 @@ def _with_matches(messages: pa.Array, patterns: Mapping[str, re.Pattern[str]]) -
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = _fields(tuple(patterns)).rows(messages)
+    rows = _fields(tuple(patterns))(messages)
     for field, pattern in patterns.items():
         texts = pc.struct_field(rows, field)
         others = [text for text in texts.unique().to_pylist() if text is not None and not pattern.fullmatch(text)]
@@ -94,7 +98,7 @@ def _with_matches(messages: pa.Array, patterns: Mapping[str, re.Pattern[str]]) -
 
 
 @lru_cache
-def _fields(names: tuple[str, ...]) -> Decoder:
+def _fields(names: tuple[str, ...]) -> Decode:
     """Return what decodes fields of messages as texts; null for a field or a message that cannot be read."""
     return JSON.decoder(StructType([StructField(n, StringType()) for n in names]), {IGNORE_PARSE_ERRORS.key: True})
 
@@ -144,12 +148,6 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
         "ignore_parse_errors": IGNORE_PARSE_ERRORS.of(json_options(name, options)),
         "metadata": metadata,
     }
-
-
-def _native(name: str, envelope: Envelope, schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if not all(map(_is_word, _included(name, options).values())):
-        return None
-    return {**_spec(name, envelope, options), "schema": as_numbers(schema).jsonValue()}
 
 
 # --- writing ---
@@ -205,7 +203,6 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
         check=lambda schema, options: JSON.check(schema, json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
-        native=partial(_native, name, envelope),
     )
 
 

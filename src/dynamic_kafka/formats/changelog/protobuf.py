@@ -22,7 +22,7 @@ from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_er
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.confluent import (
     batch_decoder,
@@ -48,7 +48,8 @@ _SUBJECT, _SCHEMA = f"{_NAME}.subject", f"{_NAME}.schema"
 _ENVELOPE = "Envelope"
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    del used  # the envelope is read as a whole
     message = DEBEZIUM_RECORD.schema(schema).toNullable()
     return records.decoder(batch_decoder(schema_registry_settings.settings(_NAME, options), message))
 

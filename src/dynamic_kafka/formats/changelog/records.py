@@ -17,7 +17,7 @@ from dynamic_kafka.formats.format import (
     ROWS,
     UPDATE_AFTER,
     UPDATE_BEFORE,
-    Decoder,
+    Decode,
 )
 
 __all__ = ["decoder"]
@@ -26,13 +26,13 @@ __all__ = ["decoder"]
 _MAX_MS = (2**63 - 1) // 1000
 
 
-def decoder(records: Decoder) -> Decoder:
+def decoder(records: Decode) -> Decode:
     """Return what decodes messages, by what decodes them to records."""
 
     def changes(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _changes(messages, records.rows(messages) if ids is None else records.rows(messages, ids))
+        return _changes(messages, records(messages, ids))
 
-    return Decoder(changes, records.schemas)
+    return changes
 
 
 def _changes(messages: pa.Array, records: pa.StructArray) -> pa.StructArray:

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import TEMPORAL, check_names, has, nullable
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.expressions import TEMPORAL, check_names, has
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, text
 from dynamic_kafka.spark_versions import TimeType
@@ -149,8 +149,8 @@ def _check(schema: StructType, options: FormatOptions) -> None:
             )
 
 
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    return {**_spec(options), "schema": nullable(schema).jsonValue()}
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    return decoder(schema, _spec(options), used)
 
 
 def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
@@ -170,10 +170,9 @@ CSV = Format(
         _NULL_LITERAL,
         _SCIENTIFIC,
     ),
-    lambda schema, options: decoder(schema, _spec(options)),
+    _decoder,
     lambda row, schema, options: encode(row, schema, _spec(options)),
     _check,
-    native=_native,
     native_encode=_native_encode,
 )
 """Flink's format `csv`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -25,10 +25,10 @@ from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import arrow_type, as_numbers
 from dynamic_kafka.formats.expressions import nullable
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.json.format import JSON, encode_json, json_options, options_named, read_spec
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
-from dynamic_kafka.formats.schema_ids import SchemaId, id_before, in_headers, plans_by_id, words_without_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
@@ -45,35 +45,22 @@ _TYPE = "JSON"
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
     settings, columns = schema_registry_settings.settings(_NAME, options), nullable(as_numbers(schema)).json()
-    spec = json.dumps(_spec(options))
+    spec = json.dumps({**read_spec(json_options(_NAME, options)), "format": _NAME})
 
     def from_json(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _kernel(settings, columns, spec, headers=ids is not None).decode(messages, ids)
+        return _kernel(settings, columns, spec, used, headers=ids is not None).decode(messages, ids)
 
-    def schemas(ids: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
-        return _schemas(ids, settings, columns)
-
-    return Decoder(from_json, schemas)
+    return from_json
 
 
 @functools.lru_cache(256)
-def _kernel(settings: RegistrySettings, columns: str, spec: str, *, headers: bool) -> native.Decoder:
-    look_up = functools.partial(_schemas, settings=settings, columns=columns)
+def _kernel(settings: RegistrySettings, columns: str, spec: str, used: Used | None, *, headers: bool) -> native.Decoder:
+    type_ = arrow_type(StructType.fromJson(json.loads(columns)))
     words = words_without_id(settings.prefix, headers=headers)
-    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), {**json.loads(spec), **words}, look_up)
-
-
-def _spec(options: FormatOptions) -> Mapping[str, Any]:
-    return {**read_spec(json_options(_NAME, options)), "format": _NAME}
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if in_headers(_NAME, options):  # the kernel does not look at headers while it fetches
-        return None
-    columns = nullable(as_numbers(schema)).jsonValue()
-    return {**_spec(options), **words_without_id(_NAME, headers=False), "schema": columns}
+    look_up = functools.partial(_schemas, settings=settings, columns=columns)
+    return native.Decoder(type_, {**json.loads(spec), **words}, look_up, None if used is None else used.columns)
 
 
 def _schemas(ids: Collection[native.SchemaId], settings: RegistrySettings, columns: str) -> dict[native.SchemaId, str]:
@@ -152,7 +139,6 @@ JSON_SCHEMA_CONFLUENT = Format(
     _check,
     registry=_SUBJECT,
     columns=_columns,
-    native=_native,
     registered=_registered,
 )
 """Confluent's JSON with a JSON Schema."""

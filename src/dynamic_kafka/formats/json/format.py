@@ -25,8 +25,8 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats.arrow import as_numbers
-from dynamic_kafka.formats.expressions import INTERVALS, check_names, has, nullable, parts, rebuilt
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.expressions import INTERVALS, check_names, has, parts, rebuilt
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 from dynamic_kafka.spark_versions import TimeType
@@ -118,12 +118,8 @@ def read_spec(options: FormatOptions) -> dict[str, Any]:
     return {"format": "json", "options": {option.key: option.of(options) for option in used}}
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    return decoder(as_numbers(schema), read_spec(options))
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    return {**read_spec(options), "schema": nullable(as_numbers(schema)).jsonValue()}
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    return decoder(as_numbers(schema), read_spec(options), used)
 
 
 def _written_spec(options: FormatOptions) -> dict[str, Any]:
@@ -168,7 +164,6 @@ JSON = Format(
     _decoder,
     encode_json,
     _check,
-    native=_native,
     native_encode=_native_encode,
 )
 """Flink's format `json`."""

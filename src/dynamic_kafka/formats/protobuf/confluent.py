@@ -26,8 +26,7 @@ from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
-from dynamic_kafka.formats.format import Decoder as RowsDecoder
-from dynamic_kafka.formats.format import Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
@@ -44,7 +43,7 @@ from dynamic_kafka.formats.protobuf.message_header import header_of, message_ind
 from dynamic_kafka.formats.protobuf.plan import Missing, plan_of
 from dynamic_kafka.formats.protobuf.schemas import message_at, message_path, parse_schema, schema_text
 from dynamic_kafka.formats.protobuf.types import file_of_columns
-from dynamic_kafka.formats.schema_ids import SchemaId, id_of, in_headers, no_id
+from dynamic_kafka.formats.schema_ids import SchemaId, id_of, no_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 from dynamic_kafka.options import Option, non_blank
@@ -159,14 +158,14 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     _reading(schema, options)
 
 
-def _decoder(schema: StructType, options: FormatOptions) -> RowsDecoder:
-    return _decoder_of_rows(_reading(schema, options))
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    return _decoder_of_rows(_reading(schema, options), used)
 
 
-def batch_decoder(settings: RegistrySettings, schema: StructType) -> RowsDecoder:
+def batch_decoder(settings: RegistrySettings, schema: StructType) -> Decode:
     """Return what decodes messages, each with the schema of its id, to a struct of columns and `ERROR`.
 
-    Its function `rows` takes as a second array the values of the headers with ids, if they are looked at.
+    It also takes the values of headers with ids.
 
     Args:
         settings: The registry.
@@ -176,43 +175,30 @@ def batch_decoder(settings: RegistrySettings, schema: StructType) -> RowsDecoder
     return _decoder_of_rows(_Reading(settings, schema, missing, ignore_errors=False, given=None, expected=None))
 
 
-def _decoder_of_rows(reading: _Reading) -> RowsDecoder:
+def _decoder_of_rows(reading: _Reading, used: Used | None = None) -> Decode:
     def from_protobuf_confluent(messages: pa.Array, ids: pa.Array | None = None) -> pa.Array:
-        return _kernel(reading, headers=ids is not None).decode(messages, ids)
+        return _kernel(reading, used, headers=ids is not None).decode(messages, ids)
 
-    return RowsDecoder(from_protobuf_confluent, _look_up(reading))
+    return from_protobuf_confluent
 
 
 @functools.lru_cache(maxsize=256)
-def _kernel(reading: _Reading, *, headers: bool) -> native.Decoder:
-    columns = arrow_type(reading.columns.toNullable())
-    return native.Decoder(columns, _spec(reading, headers=headers), _look_up(reading))
-
-
-def _look_up(reading: _Reading) -> native.LookUp | None:
-    return None if reading.given is not None else functools.partial(_schemas, reading=reading)
-
-
-def _spec(reading: _Reading, *, headers: bool) -> dict[str, Any]:
-    """Return the spec for the kernel; `headers` says whether ids in headers are looked at."""
+def _kernel(reading: _Reading, used: Used | None, *, headers: bool) -> native.Decoder:
     foreign = "It does not begin with the header of a schema registry: a byte 0, an id, message indexes"
-    return {
+    spec = {
         "format": _NAME,
         "ignore_parse_errors": reading.ignore_errors,
         "foreign": no_id(foreign, reading.settings.prefix, headers=headers),
         "plan": None if reading.given is None else _plan(reading, reading.given),
     }
+    look_up = None if reading.given is not None else functools.partial(_schemas, reading=reading)
+    columns = arrow_type(reading.columns.toNullable())
+    return native.Decoder(columns, spec, look_up, None if used is None else used.columns)
 
 
 def _portable(options: FormatOptions) -> FormatOptions:
     given = _given_message(options)
     return options if given is None else {**options, **sent_options(_NAME, given)}
-
-
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    if in_headers(_NAME, options):  # where records are read, the kernel does not look at headers
-        return None
-    return {**_spec(_reading(schema, options), headers=False), "schema": schema.toNullable().jsonValue()}
 
 
 def _schemas(ids: Collection[native.SchemaId], reading: _Reading) -> dict[native.SchemaId, str]:
@@ -414,7 +400,6 @@ PROTOBUF_CONFLUENT = Format(
     columns=_columns,
     registered=_registered,
     portable=_portable,
-    native=_native,
     encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Protobuf with Confluent's schema registry."""

@@ -16,16 +16,14 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import Call, encoded, encoded_or_error
-from dynamic_kafka.formats.expressions import nullable
-from dynamic_kafka.formats.format import Decoder, Format, FormatOptions
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
@@ -113,25 +111,17 @@ def _check(schema: StructType, options: FormatOptions) -> None:
     plan_of(_message(options), schema, Missing(defaults=False))
 
 
-def _spec(schema: StructType, options: FormatOptions) -> dict[str, Any]:
-    """Return the spec for the kernel."""
-    return {
-        "format": _NAME,
-        "ignore_parse_errors": _OPTIONS.ignore_parse_errors.of(options),
-        "plan": plan_of(_message(options), schema, Missing(_OPTIONS.read_default_values.of(options))),
-    }
-
-
 def _portable(options: FormatOptions) -> FormatOptions:
     return {**options, **sent_options(_NAME, _message(options))}
 
 
-def _native(schema: StructType, options: FormatOptions) -> Mapping[str, Any]:
-    return {**_spec(schema, options), "schema": nullable(schema).jsonValue()}
-
-
-def _decoder(schema: StructType, options: FormatOptions) -> Decoder:
-    return decoder(schema, _spec(schema, options))
+def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
+    spec = {
+        "format": _NAME,
+        "ignore_parse_errors": _OPTIONS.ignore_parse_errors.of(options),
+        "plan": plan_of(_message(options), schema, Missing(_OPTIONS.read_default_values.of(options))),
+    }
+    return decoder(schema, spec, used)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
@@ -151,7 +141,6 @@ PROTOBUF = Format(
     _encode,
     _check,
     portable=_portable,
-    native=_native,
     encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `protobuf`."""

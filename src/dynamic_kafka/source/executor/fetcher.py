@@ -17,10 +17,8 @@ from confluent_kafka import KafkaException
 
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import ClusterClients
-from dynamic_kafka.native import LookUp
 
 __all__ = [
-    "Decoding",
     "FetchEvent",
     "Fetched",
     "Fetcher",
@@ -29,21 +27,6 @@ __all__ = [
 ]
 
 _LOOKUP_S = 10.0
-
-
-class Decoding(NamedTuple):
-    """What the native kernel needs to decode values into the column `rows.VALUE_ROW`.
-
-    Attributes:
-        columns: The columns of the values, also those that are `native.unused`.
-        spec: The spec for the kernel.
-        look_up: Looks up schemas, once for each batch that has values of schemas that the kernel does not know yet. None if
-            values have no ids of schemas.
-    """
-
-    columns: pa.Schema
-    spec: str
-    look_up: LookUp | None = None
 
 
 Run = tuple[str, int, int, int | None]
@@ -109,18 +92,10 @@ class Fetcher:
         clients: The clients of the cluster.
         cluster: The name of the cluster.
         schema: The columns of the batches, from `rows.arrow_schema`.
-        decoding: How values are decoded, if the column `VALUE_ROW` is wanted.
     """
 
-    def __init__(
-        self,
-        clients: ClusterClients,
-        cluster: str,
-        schema: pa.Schema,
-        decoding: Decoding | None = None,
-    ) -> None:
+    def __init__(self, clients: ClusterClients, cluster: str, schema: pa.Schema) -> None:
         self._clients, self._cluster, self._columns = clients, cluster, list(schema.names)
-        self._decoding = decoding
 
     def assign(self, spans: Mapping[KafkaTopicPartition, Span]) -> None:
         """Fetch these ranges, and nothing else, in the background.
@@ -131,8 +106,7 @@ class Fetcher:
             DynamicKafkaError: If the native kernel cannot be used.
         """
         ranges = [(*tp, *span) for tp, span in sorted(spans.items())]
-        decode = None if self._decoding is None else (self._decoding.columns, self._decoding.spec)
-        self._clients.fetching_consumer.assign(ranges, self._columns, self._cluster, decode)
+        self._clients.fetching_consumer.assign(ranges, self._columns, self._cluster)
 
     def fetch(self, timeout_s: float) -> Fetched:
         """Return what has arrived; wait for the first of it up to a time.
@@ -166,9 +140,6 @@ class Fetcher:
 
     def _batch_of(self, found: Any) -> Callable[[Collection[str]], pa.RecordBatch | None]:
         def batch(without: Collection[str]) -> pa.RecordBatch | None:
-            look_up = None if self._decoding is None else self._decoding.look_up
-            if look_up is not None and (unknown := found.unknown_schemas()):
-                self._clients.fetching_consumer.learn(list(look_up(unknown).items()))
             made = found.batch(list(without))
             return None if made is None else pa.record_batch(made)
 

@@ -49,7 +49,7 @@ from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients, kept_cli
 from dynamic_kafka.kafka.logins import principal, without_token_answer
 from dynamic_kafka.native import kernel
 from dynamic_kafka.source.document.document import OffsetRange
-from dynamic_kafka.source.executor.fetcher import Decoding, Fetcher, FetchEvent, Span
+from dynamic_kafka.source.executor.fetcher import Fetcher, FetchEvent, Span
 from dynamic_kafka.source.executor.inquiry import GONE, Inquiry
 from dynamic_kafka.source.rules.loss import Proof, prove
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
@@ -91,11 +91,7 @@ _TRUNCATION = KafkaError(KafkaError._LOG_TRUNCATION).str().removeprefix("Local: 
 
 
 def read(
-    task: ReadTask,
-    schema: pa.Schema,
-    settings: SourceSettings,
-    decoding: Decoding | None = None,
-    tally: Tally | None = None,
+    task: ReadTask, schema: pa.Schema, settings: SourceSettings, tally: Tally | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read all ranges of a task.
 
@@ -103,7 +99,6 @@ def read(
         task: The ranges, and the client properties of their clusters; or rows of a history.
         schema: The columns to return (`rows.arrow_schema`).
         settings: The source's settings.
-        decoding: How the native kernel decodes values, if the column `VALUE_ROW` is wanted.
         tally: Counts, for the metrics, what is given up and what the clients say of themselves.
 
     Yields:
@@ -129,7 +124,7 @@ def read(
             ranges, access = list(grouped), task.clusters[cluster]
             has_headers = "headers" in schema.names
             opened = stack.enter_context(_clients_for(ranges, access, settings, tally, has_headers=has_headers))
-            fetcher = Fetcher(opened, cluster, schema, decoding)
+            fetcher = Fetcher(opened, cluster, schema)
             reader = _ClusterReader(cluster, ranges, opened, fetcher, settings=settings, access=access)
             reader.tally = tally
             readers.append(reader)

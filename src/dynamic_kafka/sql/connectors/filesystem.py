@@ -140,7 +140,7 @@ def decoded_lines(lines: DataFrame, table: OtherTable) -> DataFrame:
     """
     form, options = _format(table)
     schema = _in_files(table)
-    decode = form.decoder(schema, options).rows
+    decode = form.decoder(schema, options)
 
     def rows(messages: pa.Array) -> pa.Array:
         return explained(decode(messages), messages, "a line", form.name)

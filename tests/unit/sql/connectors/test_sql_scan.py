@@ -13,29 +13,10 @@ from tests.unit.sql.connectors.test_sql_sink_rows import OPTIONS, session
 from tests.unit.sql.tables.test_sql_options import table
 
 from dynamic_kafka.formats.expressions import without_call_sites
-from dynamic_kafka.spark.messages import messages_of
-from dynamic_kafka.sql.connectors.scan import _check_drift, _needed
+from dynamic_kafka.sql.connectors.scan import _check_drift
 from dynamic_kafka.sql.queries.catalog import Catalog
 from dynamic_kafka.sql.session.config import TableConfig
 from dynamic_kafka.sql.tables.table import KafkaTable
-
-
-@pytest.mark.parametrize(
-    ("options", "decoded"),
-    [
-        ({}, True),
-        ({"format.on-error": "skip"}, True),
-        ({"format.on-error": "dead-letter", "format.dead-letter.topic": "d"}, False),
-    ],
-)
-def test_the_kernel_decodes_what_it_is_allowed_to(options: dict[str, str], *, decoded: bool) -> None:
-    """Not where the dead letter of a key needs the value's bytes."""
-    messages = messages_of(_needed(table(OPTIONS | options, "id BIGINT, name STRING")))
-    assert messages is not None
-    found = messages.decoding()
-    assert (found is not None) == decoded
-    if found is not None:
-        assert found[0].columns.names == ["id", "name"]
 
 
 def test_a_setting_is_the_idle_timeout_of_tables_without_one() -> None:
