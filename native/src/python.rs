@@ -125,13 +125,7 @@ impl Consumer {
     }
 
     /// Fetch these ranges (topic, partition, position, end), and no others, into these columns.
-    fn assign(
-        &self,
-        py: Python<'_>,
-        ranges: Vec<Range>,
-        columns: Vec<String>,
-        cluster: &str,
-    ) -> PyResult<()> {
+    fn assign(&self, py: Python<'_>, ranges: Vec<Range>, columns: Vec<String>, cluster: &str) -> PyResult<()> {
         let wanted = columns
             .iter()
             .map(|name| Column::named(name).ok_or_else(|| refused(format!("no column '{name}'"))))

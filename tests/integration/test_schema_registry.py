@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -346,7 +347,9 @@ def test_without_auto_registration_a_schema_must_be_there(
 def test_an_unknown_id_is_the_fault_of_its_message(
     proxy: Proxy, settings: Callable[..., RegistrySettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged message names any schema. It is asked for once a minute, and not at all if no id can be so large."""
+    """A damaged message names any schema. It is asked for less and less often, and not at all if no id can be so large."""
+    clock = [time.monotonic()]
+    monkeypatch.setattr(schema_registry, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     where = settings(proxy.url)
     messages: list[bytes | None] = [b"\x00" + number.to_bytes(4, "big") for number in (99999, 2**31, 2**32 - 1)]
     for _ in range(3):
@@ -358,10 +361,10 @@ def test_an_unknown_id_is_the_fault_of_its_message(
             for number in (2**31, 2**32 - 1)
         ]
     assert len(proxy.requests) == 1
-    later = time.monotonic() + schema_registry._UNKNOWN_S
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    decode(where, messages, columns(("id", spark.LongType())))
-    assert len(proxy.requests) == 2
+    for passed_s, asked in ((0.4, 1), (0.1, 2), (0.9, 2), (0.1, 3), (2.1, 4), (59, 5), (7.9, 5), (0.2, 6)):
+        clock[0] += passed_s
+        decode(where, messages, columns(("id", spark.LongType())))
+        assert len(proxy.requests) == asked
 
 
 def test_only_so_many_unknown_ids_are_kept(

@@ -17,11 +17,18 @@ pub(crate) fn scaled(value: i64, unit_ns: i64, column_ns: i64) -> Result<i64, Li
     if (least..=most).contains(&value) { Ok(value * factor) } else { Err((least, most)) }
 }
 
-/// Return a time of day in nanoseconds.
+/// Return a time of day in nanoseconds, cut to a number of digits of a second.
 #[inline]
-pub(crate) fn time(value: i64, unit_ns: i64) -> Result<i64, Limits> {
-    let nanos = scaled(value, unit_ns, 1)?;
-    if (0..NANOS_A_DAY).contains(&nanos) { Ok(nanos) } else { Err((0, NANOS_A_DAY - 1)) }
+pub(crate) fn time(value: i64, unit_ns: i64, digits: usize) -> Result<i64, Limits> {
+    let most = (NANOS_A_DAY - 1) / unit_ns;
+    if (0..=most).contains(&value) { Ok(cut(value * unit_ns, digits)) } else { Err((0, most)) }
+}
+
+/// Return nanoseconds, cut to a number of digits of a second.
+#[inline]
+pub(crate) fn cut(nanos: i64, digits: usize) -> i64 {
+    let unit = 10_i64.pow(9 - digits.min(9) as u32);
+    nanos / unit * unit
 }
 
 /// Return the number that a two's complement stands for, highest byte first; none if it has more than 128 bits.

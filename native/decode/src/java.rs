@@ -244,8 +244,7 @@ pub(crate) fn time(text: &str, precision: usize) -> Option<i64> {
         5 => clock(format!("{text}:00").as_bytes())?,
         _ => clock(text.as_bytes())?,
     };
-    let unit = 10_i64.pow(9 - precision.min(9) as u32);
-    Some(nanos / unit * unit)
+    Some(crate::connect::cut(nanos, precision))
 }
 
 /// Return the microseconds since 1970 of a time as in `2020-12-31 23:59:59.123`. A year of more than four digits has a sign.

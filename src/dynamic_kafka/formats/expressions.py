@@ -26,7 +26,6 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.format import ERROR, METADATA, ROW_KIND, ROWS
 from dynamic_kafka.spark_versions import TimeType
 
@@ -40,7 +39,6 @@ __all__ = [
     "INTERVALS",
     "TEMPORAL",
     "changes_type",
-    "check_names",
     "decoded_struct",
     "has",
     "let",
@@ -193,12 +191,6 @@ def rebuilt(
             return F.transform_values(column, lambda _, x: rebuilt(x, element, classes, leaf))
         case _:
             return column
-
-
-def check_names(schema: StructType) -> None:
-    """Raise `ConfigurationError` if a column has the reserved name `ERROR`."""
-    if ERROR in schema.names:
-        raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
 
 
 def temporal_text(column: Column, type_: DataType) -> Column:

@@ -174,7 +174,7 @@ class Format:
             schema and options. Returns a binary column; null means a null message.
         encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
             if `encode` has a message for each row.
-        check: Raises `ConfigurationError` if the format does not support the schema or the options.
+        own_check: Raises `ConfigurationError` if the format does not support the schema or the options.
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
         registry: The option for the subject in a schema registry, if the format has one.
@@ -190,7 +190,7 @@ class Format:
     options: tuple[Option[Any], ...]
     decoder: MakeDecoder
     encode: Callable[[Column, StructType, FormatOptions], Column]
-    check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
+    own_check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
     registry: str | None = None
@@ -199,3 +199,13 @@ class Format:
     portable: Callable[[FormatOptions], FormatOptions] = _as_given
     native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
     encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None
+
+    def check(self, schema: StructType, options: FormatOptions) -> None:
+        """Check that the format supports the columns and the options.
+
+        Raises:
+            ConfigurationError: If it does not, or if a column has the reserved name `ERROR`.
+        """
+        if ERROR in schema.names:
+            raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
+        self.own_check(schema, options)

@@ -29,7 +29,6 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.arrow import of_values
-from dynamic_kafka.formats.expressions import check_names
 from dynamic_kafka.formats.format import ERROR, Decode, Format, FormatOptions, Used
 from dynamic_kafka.options import Option, Parser, choice
 
@@ -90,7 +89,6 @@ def _check(schema: StructType, _options: FormatOptions) -> None:
     if len(schema.fields) != 1:
         columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in schema.fields)
         raise ConfigurationError(f"The format raw needs exactly one physical column, not [{columns}]")
-    check_names(schema)
     (field,) = schema.fields
     if not isinstance(field.dataType, (*_TEXTS, BinaryType, *_NUMBERS)):
         raise ConfigurationError(

@@ -137,8 +137,7 @@ def id_of(given: native.SchemaId) -> SchemaId:
 def plans_by_id(ids: Iterable[native.SchemaId], plan_of: Callable[[SchemaId], str]) -> dict[native.SchemaId, str]:
     """Return what the native kernel has to know of schemas, by their ids.
 
-    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
-    next one.
+    An id that the registry does not know is probably that of a damaged message, and an error of its messages alone.
 
     Args:
         ids: Ids, or the values of headers with ids.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,8 +41,9 @@ _SHOWN_CHARS = 500
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_REFERENCES = 500
 _LARGEST_ID = 2**31 - 1  # ids are ints in Java, and never negative
-# How long, and for how many ids, the answer that an id is unknown is cached: damaged messages may contain any id.
-_UNKNOWN_S = 60.0
+# How long, and for how many ids, the answer that an id is unknown is cached: damaged messages may contain any id. A replica
+# of a registry may learn of a new schema late, so the time is short at first, and doubled with each such answer.
+_UNKNOWN_S, _LONGEST_UNKNOWN_S = 0.5, 60.0
 _MOST_UNKNOWN = 10_000
 # A registry's own codes for a subject, a version and a schema that do not exist. Any other 404 comes from another server or
 # a wrong path.
@@ -68,14 +70,16 @@ class Registry:
 
     All methods but `latest` cache answers: an id's schema and a schema's id never change. Each raises `RegistryError` if the
     registry does not answer, after the library's retries, or refuses. Errors are not cached, so the next call asks again,
-    with one exception: an unknown id is remembered for a minute.
+    with one exception: an unknown id is remembered for half a second, then for twice as long, up to a minute.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._url = ",".join(without_logins(url) for url in settings.url.split(","))
         self._client: SchemaRegistryClient | None = _connect(settings)
-        self._unknown: dict[SchemaId, tuple[float, str]] = {}  # until when, and the error; the oldest first
+        # By id: until when, for how long, and the error. The oldest first.
+        self._unknown: dict[SchemaId, tuple[float, float, str]] = {}
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Registry({self._url!r})"
@@ -93,7 +97,7 @@ class Registry:
                 retriable=False,
                 not_found=True,
             )
-        until, said = self._unknown.get(schema_id, (0.0, ""))
+        until, wait_s, said = self._unknown.get(schema_id, (0.0, 0.0, ""))
         if time.monotonic() < until:
             raise RegistryError(said, retriable=False, not_found=True)
         try:
@@ -107,10 +111,12 @@ class Registry:
                 return _registered(client.get_schema(schema_id))
         except RegistryError as error:
             if error.not_found:
-                self._unknown.pop(schema_id, None)
-                if len(self._unknown) >= _MOST_UNKNOWN:
-                    del self._unknown[next(iter(self._unknown))]
-                self._unknown[schema_id] = (time.monotonic() + _UNKNOWN_S, str(error))
+                wait_s = min(max(_UNKNOWN_S, 2 * wait_s), _LONGEST_UNKNOWN_S)
+                with self._lock:
+                    self._unknown.pop(schema_id, None)
+                    if len(self._unknown) >= _MOST_UNKNOWN:
+                        del self._unknown[next(iter(self._unknown))]
+                    self._unknown[schema_id] = (time.monotonic() + wait_s, wait_s, str(error))
             raise
 
     def register(
@@ -220,7 +226,9 @@ class Registry:
             yield client
         except SchemaRegistryError as error:
             status = error.http_status_code
-            said = f"status {status}: {without_logins(str(error.error_message))[:_SHOWN_CHARS]}".rstrip(". ")
+            said = f"status {status}"
+            if status != 401:  # such an answer may quote the login
+                said = f"{said}: {without_logins(str(error.error_message))[:_SHOWN_CHARS]}".rstrip(". ")
             if status in {401, 403}:
                 self.close()  # the next attempt reads the secret again, which may be rotated
                 hint = f"check '{prefix}.basic-auth.*' or '{prefix}.bearer-auth.*', and the user's rights"
@@ -248,6 +256,11 @@ class Registry:
                 not_found=error.error_code == _NO_SCHEMA,
             ) from None
         except Exception as error:  # noqa: BLE001  (of httpx or httpx2, whichever the library uses; or for an answer that is not JSON)
+            if isinstance(error, (AssertionError, TypeError, KeyError)):
+                raise RegistryError(
+                    f"{asked}, answered with something that a schema registry does not answer; check '{prefix}.url'",
+                    retriable=False,
+                ) from None
             # The error of a token server may quote its answer, which may contain a secret.
             shown = (
                 "" if type(error).__name__ == "OAuthTokenError" else f": {without_logins(str(error))}"[:_SHOWN_CHARS]

@@ -50,6 +50,16 @@ _STORES = (
     "ssl.key.password",
 )
 _WHOLE_NUMBER = Parser(int, "a whole number")
+
+
+def _proxy(url: str) -> str:
+    """Return the URL of a proxy. What is none could be a login, which the HTTP client would quote in its error."""
+    parts = urlsplit(url)
+    if not parts.hostname or parts.scheme not in {"http", "https", "socks5", "socks5h"}:
+        raise ValueError
+    return url
+
+
 # Properties that confluent-kafka knows by the same name, with the parser of its value.
 _TAKEN: Mapping[str, Parser[Any]] = {
     **dict.fromkeys(
@@ -66,11 +76,12 @@ _TAKEN: Mapping[str, Parser[Any]] = {
                 "bearer.auth.client.secret",
                 "bearer.auth.scope",
             ),
-            *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query", "proxy"),
+            *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query"),
             *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
         ),
         text(),
     ),
+    "proxy": Parser(_proxy, "a URL such as http://host:3128"),
     **dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), _WHOLE_NUMBER),
 }
 _TIMEOUT_MS = integer(at_least=1, expected="a whole number of milliseconds above 0")
@@ -312,6 +323,7 @@ def check_url(urls: str, prefix: str, shown: str) -> None:
             host, _ = parts.hostname, parts.port  # the port is parsed, and refused, on access
         except ValueError:
             host = None
-        if not host or parts.scheme not in {"http", "https"}:
-            shown = _HIDDEN if "@" in shown else shown
+        # A query or a fragment would be sent nowhere, and could be a secret.
+        if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
+            shown = _HIDDEN if {*"@?#"} & {*shown} else shown
             raise InvalidOptionError(f"{prefix}.url", shown, "a URL such as http://host:8081")

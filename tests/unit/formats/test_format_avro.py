@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import pickle
 from collections.abc import Collection
 from decimal import Decimal
@@ -18,7 +19,7 @@ from pyspark.sql import types as spark
 from tests.avro import read, written
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
-from dynamic_kafka.formats import schema_registry, schema_registry_settings
+from dynamic_kafka.formats import format_named, schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
 from dynamic_kafka.formats.avro import encoding
@@ -467,6 +468,8 @@ def test_times_have_the_unit_in_which_they_were_written(
         (["null", "long"], None, pa.int64(), None),
         ("long", 7, pa.int64(), 7),
         (["string", "null"], "x", pa.string(), "x"),
+        (["null", "string"], "x", pa.string(), "x"),
+        (["null", "int"], 7, pa.int32(), 7),
         ("bytes", "\u00ff", pa.binary(), b"\xff"),
         (DECIMAL, "\u0001\u0000", pa.decimal128(9, 2), Decimal("2.56")),
         (ENUM, "B", pa.string(), "B"),
@@ -487,6 +490,45 @@ def test_a_field_that_is_not_written_has_its_default(
     column = pa.struct([pa.field("a", target)])
     messages: list[bytes | None] = [written(fields(("b", "long")).root, {"b": n}) for n in range(3)]
     assert decoded(messages, fields(("b", "long")), fields(("a", schema, default)), column) == [{"a": expected}] * 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "default", "target"),
+    [
+        ("long", 2**70, pa.int64()),
+        ("int", 2**31, pa.int32()),
+        ("int", True, pa.int32()),
+        ("float", 1e300, pa.float32()),
+        ({"type": "fixed", "name": "F", "size": 2}, "x", pa.binary()),
+    ],
+)
+def test_a_default_of_another_type_is_refused(schema: Any, default: Any, target: pa.DataType) -> None:
+    """Where the query is planned, not as another value."""
+    with pytest.raises(UnreadableError, match="a has a default that does not fit its type"):
+        plan_of(fields(("b", "long")), fields(("a", schema, default)), pa.struct({"a": target}))
+
+
+@pytest.mark.parametrize(
+    ("written_as", "expected"),
+    [
+        (("old", "a"), {"a": 2, "b": 9}),
+        (("a", "old"), {"a": 1, "b": 9}),
+        (("older", "old"), {"a": 2, "b": 9}),
+        (("a", "b"), {"a": 1, "b": 2}),
+    ],
+)
+def test_an_alias_counts_only_where_the_name_itself_is_not_written(
+    written_as: tuple[str, str], expected: dict[str, int]
+) -> None:
+    """In whichever order the fields are; of aliases the first, and none that is the name of another field."""
+    columns: list[Any] = [
+        {"name": "a", "type": "long", "aliases": ["old", "older"]},
+        {"name": "b", "type": "long", "aliases": ["a"], "default": 9},
+    ]
+    writer = fields(*((name, "long") for name in written_as))
+    message = written(writer.root, dict(zip(written_as, (1, 2), strict=True)))
+    target = pa.struct({"a": pa.int64(), "b": pa.int64()})
+    assert decoded([message], writer, parse_schema(json.dumps({**R, "fields": columns})), target) == [expected]
 
 
 def test_a_default_of_a_time_is_in_its_unit() -> None:
@@ -516,6 +558,8 @@ def test_a_default_of_a_time_is_in_its_unit() -> None:
             "items that take no bytes",
         ),
         ("long", "long", pa.string(), "a is long in its schema and string here"),
+        ("string", DECIMAL, pa.decimal128(9, 2), "a is written as string and is decimal128"),
+        (DECIMAL, "string", pa.string(), "a is written as decimal and is string here"),
     ],
 )
 def test_schemas_that_do_not_go_together_say_where(writer: Any, schema: Any, target: pa.DataType, problem: str) -> None:
@@ -748,6 +792,47 @@ def test_a_huge_count_or_length_costs_nothing() -> None:
     assert [type(row) for row in decoded(messages, parsed, parsed, target)] == [str] * 4
 
 
+def test_a_message_cannot_become_far_more_than_it_is() -> None:
+    """Each of its bytes may stand for a wide row of nulls, or for a row of defaults."""
+    wide = {
+        **R,
+        "name": "W",
+        "fields": [{"name": f"c{i}", "type": ["null", "long"], "default": None} for i in range(300)],
+    }
+    schema = fields(("a", {"type": "array", "items": ["null", wide]}))
+    target = pa.struct({"a": pa.list_(pa.struct({f"c{i}": pa.int64() for i in range(300)}))})
+    small, large = (written("long", size) + b"\x00" * size + b"\x00" for size in (1000, 200_000))
+    whole, error = decoded([small, large], schema, schema, target)
+    assert whole == {"a": [None] * 1000}
+    assert error == "a has far more values in arrays and maps than the message has bytes"
+    text = {
+        **R,
+        "name": "T",
+        "fields": [{"name": "n", "type": "int"}, {"name": "t", "type": "string", "default": "x" * 9999}],
+    }
+    short = {**R, "name": "T", "fields": [{"name": "n", "type": "int"}]}
+    writer, reader = (fields(("a", {"type": "array", "items": item})) for item in (short, text))
+    target = pa.struct({"a": pa.list_(pa.struct({"n": pa.int32(), "t": pa.string()}))})
+    message = written("long", 100_000) + b"\x02" * 100_000 + b"\x00"
+    assert decoded([message], writer, reader, target) == [error]
+
+
+def test_a_time_has_the_digits_of_its_column() -> None:
+    """As in all other formats."""
+    columns = struct(("t", spark.TimeType(3)))
+    schema = fields(("t", {"type": "long", "logicalType": "time-micros"}))
+    array = read([written("long", 1_234_567)], schema, schema, arrow_type(columns))
+    assert array.field("t").view(pa.int64()).to_pylist() == [1_234_000_000]
+
+
+def test_a_column_cannot_have_the_name_of_the_field_for_errors() -> None:
+    """Of any format."""
+    columns = struct((ERROR, spark.LongType()))
+    for name in ("avro", "json", "csv", "raw", "debezium-json"):
+        with pytest.raises(ConfigurationError, match=f"A column cannot have the name '{ERROR}', which is reserved"):
+            format_named(name).check(columns, {})
+
+
 @pytest.mark.parametrize(
     ("data_type", "message", "problem"),
     [
@@ -759,7 +844,7 @@ def test_a_huge_count_or_length_costs_nothing() -> None:
         (spark.DecimalType(3, 1), b"\x04\x03\xe8", "does not fit into decimal128"),
         (spark.DecimalType(38, 0), b"\x22\x01" + b"\x00" * 16, "does not fit into decimal128"),
         (spark.TimestampType(), written("long", 2**62), "not between"),
-        (spark.TimeType(3), written("int", 86_400_000), "not between"),
+        (spark.TimeType(3), written("int", 86_400_000), "not between 0 and 86399999"),
     ],
 )
 def test_values_out_of_their_range_are_told(data_type: spark.DataType, message: bytes, problem: str) -> None:
@@ -832,6 +917,62 @@ def test_json_is_written_as_it_is_read() -> None:
     assert [row and {k: v for k, v in row.items() if k != ERROR} for row in back] == rows.to_pylist()
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+def test_a_value_of_avros_json_has_its_own_type(*, nullable: bool) -> None:
+    """As for Avro's own decoder, also where no union is: the library takes any value for some types."""
+    columns = struct(
+        ("b", spark.BooleanType(), nullable),
+        ("i", spark.IntegerType(), nullable),
+        ("d", spark.DoubleType(), nullable),
+        ("a", spark.ArrayType(spark.BooleanType(), nullable), nullable),
+    )
+    kinds = {"b": "boolean", "i": "int", "d": "double", "a": "array"}
+    good = {"b": True, "i": 1, "d": 1, "a": [False]}
+
+    def message(**other: Any) -> bytes:
+        row = {**good, **other}
+        if nullable:
+            row["a"] = [{"boolean": item} for item in row["a"]] if isinstance(row["a"], list) else row["a"]
+            row = {name: {kinds[name]: value} for name, value in row.items()}
+        return json.dumps(row).encode()
+
+    decode = avro.AVRO.decoder(columns, {"avro.encoding": "json"})
+    fine: list[dict[str, Any]] = [{"i": 1e3}, {"d": "NaN"}, {"d": "-Infinity"}, {"d": 2}]
+    rows = decode(pa.array([message(**other) for other in fine])).to_pylist()
+    assert [row[ERROR] for row in rows] == [None] * 4
+    assert (rows[0]["i"], str(rows[1]["d"]), rows[2]["d"], rows[3]["d"]) == (1000, "nan", -math.inf, 2.0)
+    bad: list[dict[str, Any]] = [
+        {"b": "false"},
+        {"b": 0},
+        {"b": None},
+        {"i": 1.5},
+        {"i": True},
+        {"d": "1.5"},
+        {"d": True},
+        {"a": ""},
+        {"a": {}},
+        {"a": ["no"]},
+    ]
+    rows = decode(pa.array([message(**other) for other in bad])).to_pylist()
+    assert all("not in Avro's JSON encoding" in (row[ERROR] or "") for row in rows), rows
+
+
+def test_numbers_that_json_does_not_have_are_written_as_java_writes_them() -> None:
+    """As texts, which are read again."""
+    columns = struct(("d", spark.DoubleType()))
+    text = schema_text(columns, legacy_timestamps=True)
+    rows = pa.array([{"d": value} for value in (math.nan, math.inf, -math.inf, 1.5)], arrow_type(columns))
+    messages, _ = avro._json_of_binary(encoding.encode(rows, parse_schema(text)), text)
+    assert [json.loads(message)["d"]["double"] for message in messages.to_pylist()] == [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        1.5,
+    ]
+    back = avro.AVRO.decoder(columns, {"avro.encoding": "json"})(messages)
+    assert str(back.field("d").to_pylist()) == "[nan, inf, -inf, 1.5]"
+
+
 # --- options ---
 
 URL = "avro-confluent.url"
@@ -880,6 +1021,8 @@ def test_options_carry_the_formats_name(name: str) -> None:
         ({"properties": "basic.auth.user.info:u:a,hunter2"}, "'avro-confluent.properties' is not <property>:<value> b"),
         ({"properties": "basic.auth.user.info:u:a,hunter2:b"}, r"'avro-confluent.properties.\*\*\*' is not known"),
         ({"properties": "auto.register.schemas:hunter2"}, "expected true or false"),
+        ({"properties": "proxy:me:hunter2@host:1"}, "expected a URL such as http://host:3128"),
+        ({"url": "http://host:1/api?token=hunter2"}, r"'\*\*\*'; expected a URL such as"),
         ({"properties": "basic.auth.credentials.source:hunter2"}, "expected USER_INFO or URL"),
         ({"properties": "max.retries:hunter2"}, "expected a whole number"),
         ({"properties": "http.read.timeout.ms:0"}, "milliseconds above 0"),

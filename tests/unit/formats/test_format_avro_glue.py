@@ -154,3 +154,13 @@ def test_it_is_found_by_its_name_and_only_reads() -> None:
     AVRO_GLUE.check(COLUMNS, {})
     with pytest.raises(ConfigurationError, match="only reads"):
         AVRO_GLUE.encode(None, COLUMNS, {})  # type: ignore[arg-type]
+
+
+def test_a_batch_is_not_decompressed_as_a_whole_if_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is read, its halves are then decoded. One message has a limit of its own."""
+    messages = pa.array([message(OLD, {"id": 1}, compressed=True)] * 3)
+    size = len(written(SCHEMAS[OLD], {"id": 1}))
+    monkeypatch.setattr(glue, "_LARGEST_BYTES", 2 * size)
+    assert len(glue._separated(messages.slice(0, 2))[0]) == 2
+    with pytest.raises(OverflowError, match="the messages have more than 0 MiB when they are decompressed"):
+        glue._separated(messages)

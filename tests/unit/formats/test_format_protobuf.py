@@ -38,7 +38,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RowError
+from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError, RowError
 from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.format import ERROR
 from dynamic_kafka.formats.kernel import decoder
@@ -738,6 +738,16 @@ def test_a_text_that_is_no_schema_is_told_with_its_place() -> None:
     """As protoc says it."""
     with pytest.raises(ConfigurationError, match=r'protoc cannot compile a schema: line:1:30: "foo\.B" is not defined'):
         parse_schema('syntax="proto3"; message A { foo.B b = 1; }', {})
+
+
+def test_a_compiler_that_fails_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one without memory: the next attempt may succeed, so the answer is not kept."""
+    said = subprocess.CompletedProcess([], 1, "", "Traceback (most recent call last):\nMemoryError")
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", lambda *_, **__: said)
+        with pytest.raises(RegistryError, match=r"protoc failed \(MemoryError\)\. Check the load") as caught:
+            parse_schema(PROTO3, {})
+    assert caught.value.retriable
 
 
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::columns::{Bytes, Column, Struct, Values};
+use crate::columns::{Bytes, Column, MOST_SPARE_VALUES, MOST_VALUES_A_BYTE, Struct, Values};
 use crate::fault::Failure;
 use crate::fault::Full;
 use crate::schema_ids::Plans;
@@ -27,6 +27,8 @@ const DEEPEST: usize = 200;
 /// The most levels of records, so that the stack is large enough.
 const DEEPEST_RECORDS: usize = 1000;
 const LARGEST_SCALE: i32 = 76;
+/// The most names of a path in an error.
+const MOST_SHOWN: usize = 20;
 
 // --- errors ---
 
@@ -74,9 +76,12 @@ impl Fault {
 
     /// Return the reason as a clause.
     fn failure(&self) -> Failure {
-        let mut names: Vec<&str> = self.path.iter().rev().map(|name| &**name).collect();
+        let mut names: Vec<&str> = self.path.iter().rev().take(MOST_SHOWN).map(|name| &**name).collect();
         if names.is_empty() {
             names.push("the message");
+        }
+        if self.path.len() > MOST_SHOWN {
+            names.push("...");
         }
         let path = names.join(".");
         Failure::Message(match &self.reason {
@@ -99,7 +104,8 @@ pub(crate) fn read(
 ) -> Result<(), Failure> {
     let found =
         plans.plan(message, header).map_err(|words| Fault::new(Reason::Whole(words))).and_then(|(plan, body)| {
-            let mut reader = Reader { rest: body, plan, depth: 1, records: 0, keys_repeat: false };
+            let budget = MOST_VALUES_A_BYTE * body.len() + MOST_SPARE_VALUES;
+            let mut reader = Reader { rest: body, plan, depth: 1, records: 0, budget, keys_repeat: false };
             reader.value(plan.root(), rows)?;
             if reader.rest.is_empty() {
                 Ok(())
@@ -117,6 +123,8 @@ struct Reader<'a> {
     depth: usize,
     /// The levels of records.
     records: usize,
+    /// How many values of arrays, maps and defaults may follow.
+    budget: usize,
     /// Whether a map of the message has a key twice. Then the keys of a map are read before its values: if its values were
     /// read twice instead, those of a map in a map in a map would be read eight times.
     keys_repeat: bool,
@@ -173,8 +181,8 @@ impl<'a> Reader<'a> {
                 };
                 append(symbol.as_bytes(), v)?;
             }
-            (Step::Int(unit_ns), Values::Time(v, _)) => v.push(time(self.int()?.into(), *unit_ns)?),
-            (Step::Long(unit_ns), Values::Time(v, _)) => v.push(time(self.long()?, *unit_ns)?),
+            (Step::Int(unit_ns), Values::Time(v, digits)) => v.push(time(self.int()?.into(), *unit_ns, *digits)?),
+            (Step::Long(unit_ns), Values::Time(v, digits)) => v.push(time(self.long()?, *unit_ns, *digits)?),
             (Step::Int(unit_ns), Values::Timestamp(v, _)) => v.push(scaled(self.int()?.into(), *unit_ns, 1000)?),
             (Step::Long(unit_ns), Values::Timestamp(v, _)) => v.push(scaled(self.long()?, *unit_ns, 1000)?),
             (Step::ZonedTime, Values::Timestamp(v, _)) => {
@@ -185,7 +193,10 @@ impl<'a> Reader<'a> {
             }
             (Step::Array(item), Values::List(_, ends, element)) => {
                 let item = self.plan.step(*item);
-                self.blocks(|reader| reader.value(item, element))?;
+                self.blocks(|reader| {
+                    reader.spend(element.width)?;
+                    reader.value(item, element)
+                })?;
                 ends.push(element.len()).map_err(full)?;
             }
             (Step::Map(item), Values::Map(_, ends, key, value)) => {
@@ -216,6 +227,7 @@ impl<'a> Reader<'a> {
             }
         }
         for default in &record.defaults {
+            self.spend(default.data.len() / MOST_VALUES_A_BYTE)?;
             let rest = std::mem::replace(&mut self.rest, &default.data);
             self.value(self.plan.step(default.step), &mut columns.columns[default.column])?;
             self.rest = rest;
@@ -230,6 +242,7 @@ impl<'a> Reader<'a> {
         let (first, begin) = (key.len(), self.rest);
         if !self.keys_repeat {
             self.blocks(|reader| {
+                reader.spend(1 + value.width)?;
                 reader.value(&Step::Text, key)?;
                 reader.value(item, value)
             })?;
@@ -326,6 +339,14 @@ impl<'a> Reader<'a> {
                 self.depth -= 1;
             }
         }
+        Ok(())
+    }
+
+    fn spend(&mut self, values: usize) -> Read<()> {
+        self.budget = self
+            .budget
+            .checked_sub(values)
+            .ok_or_else(|| Fault::is("has far more values in arrays and maps than the message has bytes"))?;
         Ok(())
     }
 
@@ -460,8 +481,8 @@ fn scaled(value: i64, unit_ns: i64, column_ns: i64) -> Read<i64> {
 
 /// Return a time of day in nanoseconds.
 #[inline]
-fn time(value: i64, unit_ns: i64) -> Read<i64> {
-    connect::time(value, unit_ns).map_err(|(least, most)| Fault::range(least, most))
+fn time(value: i64, unit_ns: i64, digits: usize) -> Read<i64> {
+    connect::time(value, unit_ns, digits).map_err(|(least, most)| Fault::range(least, most))
 }
 
 /// Return the unscaled value of a decimal in two's complement, highest byte first, with another scale.

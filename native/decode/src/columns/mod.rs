@@ -28,6 +28,10 @@ const MOST_QUOTED: usize = 1000;
 pub(crate) const PRECISION: &str = "precision";
 /// The key in the metadata of a field that no query uses.
 pub(crate) const UNUSED: &str = "unused";
+/// How many values of arrays and maps a message may have for each of its bytes, and how many beside: elements with few bytes, or
+/// none, may be wide.
+pub(crate) const MOST_VALUES_A_BYTE: usize = 16;
+pub(crate) const MOST_SPARE_VALUES: usize = 4_000_000;
 
 /// A column with its nulls.
 pub(crate) struct Column {

@@ -179,9 +179,8 @@ impl Reader<'_> {
                 days.and_then(|days| i32::try_from(days).ok()).map(|days| v.push(days))
             }
             (Kind::Time(unit_ns), Values::Time(v, digits)) if is_number => {
-                let nanos = self.whole()?.and_then(|count| connect::time(count, unit_ns).ok());
-                let unit = 10_i64.pow(9 - (*digits).min(9) as u32);
-                nanos.map(|nanos| v.push(nanos / unit * unit))
+                let nanos = self.whole()?.and_then(|count| connect::time(count, unit_ns, *digits).ok());
+                nanos.map(|nanos| v.push(nanos))
             }
             (Kind::Timestamp(unit_ns), Values::Timestamp(v, _)) if is_number => {
                 let micros = self.whole()?.and_then(|count| connect::scaled(count, unit_ns, 1000).ok());

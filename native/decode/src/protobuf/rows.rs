@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::json;
 use super::plan::{As, Default, Field, Kind, Message, Plan, Shape};
 use super::wire::{Irregular, LENGTH, Wire};
-use crate::columns::{Bytes, Column, Struct, Values};
+use crate::columns::{Bytes, Column, MOST_SPARE_VALUES, MOST_VALUES_A_BYTE, Struct, Values};
 use crate::fault::Full;
 
 /// The most levels of messages in messages that are read before a message is made regular. Afterwards it has no more than
@@ -15,9 +15,6 @@ const MOST_LEVELS: usize = 60;
 const UNRECOGNIZED: &str = "UNRECOGNIZED";
 const FIRST_TIME_US: i64 = -62_135_596_800_000_000;
 const LAST_TIME_US: i64 = 253_402_300_799_999_999;
-/// The most values of arrays and maps in a message beside `MOST_VALUES_A_BYTE`: elements without bytes may be wide.
-const MOST_SPARE_VALUES: usize = 4_000_000;
-const MOST_VALUES_A_BYTE: usize = 16;
 const ZERO: &[u8] = &[0; 8];
 
 /// Why a message has no row.

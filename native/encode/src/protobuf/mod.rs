@@ -23,6 +23,8 @@ use wire::{DELIMITED, END_GROUP, GROUP, compared_texts, delimited, tag, text, va
 
 /// The reason for a number that is out of the range of its field.
 const MISFIT: &str = "holds a value that does not fit";
+/// The times of a google.protobuf.Timestamp, in microseconds since 1970.
+const TIMES_US: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// Writes rows as messages.
 pub(crate) struct Writer {
@@ -209,6 +211,11 @@ impl Writer {
                 varint((if numbers.contains(&found) { found } else { (*first).into() }) as u64, out);
             }
             (Step::Timestamp, Values::Int64(v)) => {
+                if !TIMES_US.contains(&v[row]) {
+                    return Err(Fault::is(
+                        "is not within the years 1 to 9999, as a google.protobuf.Timestamp has to be",
+                    ));
+                }
                 return seconds(v[row].div_euclid(1_000_000), v[row].rem_euclid(1_000_000), out);
             }
             // Both numbers have the sign of the whole.

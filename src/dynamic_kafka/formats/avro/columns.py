@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats.avro.connect import ZONED_TIMESTAMP
-from dynamic_kafka.formats.avro.schemas import PRECISION, AvroSchema, fields_by_name
+from dynamic_kafka.formats.avro.schemas import PRECISION, AvroSchema, matched_fields
 from dynamic_kafka.formats.format import count_part, parts_left
 from dynamic_kafka.spark_versions import TimeType
 
@@ -137,7 +137,7 @@ def _new_fields(of_writer: _Part, of_reader: _Part, path: str, depth: int) -> li
     written, known = only_record(*of_writer), only_record(*of_reader)
     if written is None or known is None or depth > _DEEPEST:
         return []
-    by_name = fields_by_name(known)
+    by_name = matched_fields(known, written)
     found = []
     for field in written["fields"]:
         shown = f"{path}.{field['name']}".lstrip(".")

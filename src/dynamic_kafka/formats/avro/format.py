@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,54 @@ def _plain(text: str) -> Any:
     return parse_schema(json.dumps(without)).root
 
 
+@functools.cache
+def _json_coders() -> tuple[Any, Any]:
+    """Return the library's decoder and encoder, with the rules of Avro's own for what is in its place.
+
+    The library takes values of other types for booleans, numbers and arrays, and writes numbers that JSON does not have.
+    """
+    from fastavro.io import json_decoder, json_encoder
+
+    decoding: Any = json_decoder.AvroJSONDecoder
+    encoding: Any = json_encoder.AvroJSONEncoder
+
+    class Decoder(decoding):  # type: ignore[misc]
+        def read_value(self, symbol: Any) -> Any:
+            return _typed(super().read_value(symbol), type(symbol).__name__)
+
+        def read_array_start(self) -> None:
+            super().read_array_start()
+            if not isinstance(self._current, list):
+                raise TypeError("an array is expected")
+
+    class Encoder(encoding):  # type: ignore[misc]
+        def write_value(self, value: Any) -> None:
+            if isinstance(value, float) and not math.isfinite(value):
+                value = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            super().write_value(value)
+
+    return Decoder, Encoder
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """Return a value of Avro's JSON as one of its type.
+
+    Raises:
+        TypeError: If it is of another type.
+    """
+    is_number = type(value) in (int, float)
+    match kind:
+        case "Boolean" if type(value) is bool:
+            return value
+        case "Int" | "Long" if is_number and (type(value) is int or value.is_integer()):
+            return int(value)
+        case "Float" | "Double" if is_number or value in ("NaN", "Infinity", "-Infinity"):
+            return float(value)
+        case "Boolean" | "Int" | "Long" | "Float" | "Double":
+            raise TypeError(f"a value of the type {kind.lower()} is expected")
+    return value
+
+
 def _binary_of_json(messages: pa.Array, text: str) -> tuple[pa.Array, dict[int, str]]:
     """Convert messages to the binary encoding; return them, and by row the reasons why some cannot be converted."""
     given = [(row, message) for row, message in enumerate(messages.to_pylist()) if message is not None]
@@ -153,7 +202,7 @@ def _converted(messages: Sequence[bytes], schema: Any) -> list[bytes | str]:
     # The library reads one message from each line. In JSON a line break is a blank, or an error.
     lines = io.StringIO("\n".join(message.decode().replace("\n", " ") for message in messages))
     found: list[bytes | str] = []
-    for value in fastavro.json_reader(lines, schema):
+    for value in fastavro.json_reader(lines, schema, decoder=_json_coders()[0]):
         encoded = io.BytesIO()
         fastavro.schemaless_writer(encoded, schema, value)
         found.append(encoded.getvalue())
@@ -176,7 +225,7 @@ def _json_of_binary(binary: native.Encoded, text: str) -> native.Encoded:
                 errors.append((place, "", "has a text that is not UTF-8"))
         values.append(value)
     lines = io.StringIO()
-    fastavro.json_writer(lines, schema, [value for value in values if value is not None])
+    fastavro.json_writer(lines, schema, [value for value in values if value is not None], encoder=_json_coders()[1])
     texts = iter(lines.getvalue().split("\n"))
     messages = [None if value is None else next(texts).encode() for value in values]
     return native.Encoded(pa.array(messages, pa.binary()), errors)

@@ -60,7 +60,7 @@ _LEGACY = legacy_option(_NAME)
 _VERSION, _PLAIN, _ZLIB = 3, 0, 5
 _HEADER_BYTES = 18
 _GUID = b"\1"  # before a UUID, as the kernel has it of headers
-_LARGEST_BYTES = 256 * 1024 * 1024  # of a message that was compressed: damaged bytes could ask for any memory
+_LARGEST_BYTES = 256 * 1024 * 1024  # of messages that were compressed: damaged bytes could ask for any memory
 
 
 class _Glue(NamedTuple):
@@ -91,10 +91,15 @@ def _check(schema: StructType, options: FormatOptions) -> None:
 
 
 def _separated(messages: pa.Array) -> tuple[pa.Array, pa.Array, Mapping[int, str]]:
-    """Return the Avro of messages, their ids as values of headers, and by row the reasons why some cannot be read."""
+    """Return the Avro of messages, their ids as values of headers, and by row the reasons why some cannot be read.
+
+    Raises:
+        OverflowError: If several messages have more than `_LARGEST_BYTES`.
+    """
     bodies: list[bytes | None] = []
     versions: list[bytes | None] = []
     faults: dict[int, str] = {}
+    size = 0
     for row, message in enumerate(messages.to_pylist()):
         body = version = None
         if message is not None:
@@ -102,6 +107,9 @@ def _separated(messages: pa.Array) -> tuple[pa.Array, pa.Array, Mapping[int, str
                 body, version = _body(message), message[2:_HEADER_BYTES]
             except ValueError as error:
                 faults[row] = str(error)
+        size += len(body or b"")
+        if size > _LARGEST_BYTES and row:
+            raise OverflowError(f"the messages have more than {_LARGEST_BYTES // 2**20} MiB when they are decompressed")
         bodies.append(body)
         versions.append(version)
     headers = pa.array([None if version is None else _GUID + version for version in versions], pa.binary())

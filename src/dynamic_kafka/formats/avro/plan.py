@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64encode
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from dynamic_kafka.formats.avro.connect import VARIABLE_SCALE_DECIMAL, ZONED_TIMESTAMP, converted, no_time
-from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema, fields_by_name
+from dynamic_kafka.formats.avro.schemas import UNIT_NS, AvroSchema, matched_fields
 
 __all__ = ["Plan", "UnreadableError", "plan_of", "unreadable"]
 
@@ -133,6 +134,10 @@ class _Steps:
         kind, schema = written
         size = {"size": schema["size"]} if kind == "fixed" else {}
         types = pa.types
+        if (kind == "string" and types.is_decimal(target)) or (
+            types.is_string(target) and schema.get("logicalType") == "decimal"
+        ):  # both are bytes, which stand for something else
+            raise UnreadableError(f"{path} is written as {schema.get('logicalType', kind)} and is {target} here")
         if types.is_decimal(target):
             scale = (schema if schema.get("logicalType") == "decimal" else wanted[1]).get("scale", 0)
             if not (isinstance(scale, int) and abs(scale) <= _LARGEST_SCALE):
@@ -191,17 +196,17 @@ class _Steps:
     def _new_record(self, written: Any, schema: Any, target: pa.StructType, path: str, depth: int) -> int:
         fields: list[dict[str, Any]] = []
         left = {column.name: place for place, column in enumerate(target)}
-        by_name = fields_by_name(schema)
+        matched, own = matched_fields(schema, written), {field["name"]: field for field in schema["fields"]}
         for field in written["fields"]:
             shown = f"{path}.{field['name']}".lstrip(".")
-            found = by_name.get(field["name"])
+            found = matched.get(field["name"])
             if found is None or found["name"] not in left:
                 fields.append({"name": field["name"], "step": self._skip(field["type"], shown)})
             else:
                 place = left.pop(found["name"])
                 step = self._value(field["type"], found["type"], target[place].type, shown, depth)
                 fields.append({"name": field["name"], "step": step, "column": place})
-        defaults = [self._default(by_name.get(name), target[place], path, depth, place) for name, place in left.items()]
+        defaults = [self._default(own.get(name), target[place], path, depth, place) for name, place in left.items()]
         return self._add("record", fields=fields, defaults=defaults)
 
     def _default(self, field: Any, column: pa.Field, path: str, depth: int, place: int) -> dict[str, Any]:
@@ -215,7 +220,7 @@ class _Steps:
             return {"column": place, "step": self._add("null"), "data": ""}
         try:
             data = _encoded(self._reader, field["type"], field["default"])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, struct.error):
+        except ValueError:
             raise UnreadableError(f"{shown} has a default that does not fit its type") from None
         own = _Steps(self._reader, self._reader)
         own._steps, own._places = self._steps, self._places  # one plan, but records of another schema
@@ -333,35 +338,44 @@ def _encoded(schema: AvroSchema, part: Any, value: Any) -> bytes:
     """Return a default, as the JSON of a schema has it, in Avro's encoding.
 
     Raises:
-        Exception: Whatever follows from a value of another type.
+        ValueError: If it is not a value of its type.
     """
     kind, part = schema.of(part)
-    match kind:
-        case "union":  # a default belongs to the first branch
-            kinds = [schema.of(branch)[0] for branch in part]
-            branch = kinds.index("null") if value is None else 0
-            return _long(branch) + _encoded(schema, part[branch], value)
-        case "record":
-            values = ((f, value[f["name"]] if f["name"] in value else f["default"]) for f in part["fields"])
-            return b"".join(_encoded(schema, field["type"], item) for field, item in values)
-        case "array":
+    match kind, value:
+        case "union", _:  # a default belongs to the first branch that has such values
+            for number, branch in enumerate(part):
+                with suppress(ValueError):
+                    return _long(number) + _encoded(schema, branch, value)
+        case "null", None:
+            return b""
+        case "record", dict():
+            if all(field["name"] in value or "default" in field for field in part["fields"]):
+                values = ((f["type"], value.get(f["name"], f.get("default"))) for f in part["fields"])
+                return b"".join(_encoded(schema, type_, item) for type_, item in values)
+        case "array", list():
             return _block([_encoded(schema, part["items"], item) for item in value])
-        case "map":
+        case "map", dict():
             return _block([_text(key.encode()) + _encoded(schema, part["values"], item) for key, item in value.items()])
-        case "bytes" | "fixed":
-            data = value.encode("latin-1")
-            return data if kind == "fixed" else _text(data)
-        case "enum":
+        case "bytes", str():
+            return _text(value.encode("latin-1"))
+        case "fixed", str() if len(value) == part["size"]:
+            return value.encode("latin-1")
+        case "enum", str():
             return _long(part["symbols"].index(value))
-        case "string":
+        case "string", str():
             return _text(value.encode())
-        case "boolean":
+        case "boolean", bool():
             return b"\1" if value else b"\0"
-        case "int" | "long":
+        case (_, bool()):
+            pass  # is a number in Python
+        case ("int", int()) if -(2**31) <= value < 2**31:
             return _long(value)
-        case "float" | "double":
-            return struct.pack("<f" if kind == "float" else "<d", value)
-    return b""
+        case ("long", int()) if -(2**63) <= value < 2**63:
+            return _long(value)
+        case ("float" | "double", int() | float()):
+            with suppress(OverflowError):
+                return struct.pack("<f" if kind == "float" else "<d", value)
+    raise ValueError(f"{value!r} is not a value of the type {kind}")
 
 
 def _block(items: list[bytes]) -> bytes:
@@ -373,7 +387,7 @@ def _text(data: bytes) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    rest = ((value << 1) ^ (value >> 63)) & (2**64 - 1)
+    rest = (value << 1) ^ (value >> 63)
     groups = bytearray()
     while rest > 0x7F:
         groups.append(rest & 0x7F | 0x80)

@@ -33,7 +33,7 @@ __all__ = [
     "PRECISION",
     "UNIT_NS",
     "AvroSchema",
-    "fields_by_name",
+    "matched_fields",
     "parse_schema",
     "schema_text",
     "to_be_cut",
@@ -96,7 +96,7 @@ class AvroSchema:
             return self.of(schema["type"])
         if schema["type"] in self.names:
             return self.of(schema["type"])
-        return schema["type"], schema
+        return "record" if schema["type"] == "error" else schema["type"], schema
 
 
 def parse_schema(text: str, references: dict[str, str] | None = None) -> AvroSchema:
@@ -137,9 +137,19 @@ def _parse_json(text: str) -> Any:
     return json.loads(text, object_hook=with_logical_types)
 
 
-def fields_by_name(record: Any) -> dict[str, Any]:
-    """Return the fields of a reader's record by name and alias."""
-    return {name: field for field in record["fields"] for name in (*field.get("aliases", ()), field["name"])}
+def matched_fields(record: Any, written: Any) -> dict[str, Any]:
+    """Return the fields of a reader's record by the names that they have in a writer's record.
+
+    An alias counts only where the writer has neither the field's own name nor an earlier alias of it, and where the reader
+    has no field of that name.
+    """
+    own, names = {known["name"]: known for known in record["fields"]}, {given["name"] for given in written["fields"]}
+    found = {name: known for name, known in own.items() if name in names}
+    for name, known in own.items():
+        alias = next((alias for alias in known.get("aliases", ()) if alias in names - own.keys()), None)
+        if alias is not None and name not in names:
+            found[alias] = known
+    return found
 
 
 def schema_text(schema: StructType, *, legacy_timestamps: bool) -> str:

@@ -200,7 +200,7 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
         options=(*options_named(name, shared), *own_options),
         decoder=partial(_decoder, name, envelope),
         encode=partial(_encode, name, envelope),
-        check=lambda schema, options: JSON.check(schema, json_options(name, options)),
+        own_check=lambda schema, options: JSON.check(schema, json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},
     )

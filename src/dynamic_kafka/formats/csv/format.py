@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import TEMPORAL, check_names, has
+from dynamic_kafka.formats.expressions import TEMPORAL, has
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, text
@@ -133,7 +133,6 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         raise ConflictingOptionsError(
             [_DISABLE_QUOTE_CHARACTER.key, _QUOTE_CHARACTER.key], "without quotes there is no quote character"
         )
-    check_names(schema)
     for field in schema.fields:
         match field.dataType:
             case ArrayType(elementType=element):

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.formats.arrow import as_numbers
-from dynamic_kafka.formats.expressions import INTERVALS, check_names, has, parts, rebuilt
+from dynamic_kafka.formats.expressions import INTERVALS, has, parts, rebuilt
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder, encode
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
@@ -102,7 +102,6 @@ def _check(schema: StructType, options: FormatOptions) -> None:
         raise ConflictingOptionsError(
             [_FAIL_ON_MISSING_FIELD.key, IGNORE_PARSE_ERRORS.key], "they cannot both be true; set one of them"
         )
-    check_names(schema)
     for field in schema.fields:
         for part in parts(field.dataType):
             if isinstance(part, MapType) and not isinstance(part.keyType, (StringType, CharType, VarcharType)):

@@ -204,8 +204,7 @@ def _portable(options: FormatOptions) -> FormatOptions:
 def _schemas(ids: Collection[native.SchemaId], reading: _Reading) -> dict[native.SchemaId, str]:
     """Return plans for the native kernel, by id and message indexes.
 
-    A schema that the registry does not know is probably the id of a damaged message. The registry is asked again for the
-    next one.
+    An id that the registry does not know is probably that of a damaged message, and an error of its messages alone.
     """
     schema_registry.client(reading.settings)  # raises for wrong settings, which are not an error of a message
     found = {}

@@ -39,6 +39,7 @@ _MAIN = "registered schema.proto"  # not the name of any import
 _IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?"([^"]+)"')
 _PROTOC_TIMEOUT_S = 60
 _SHOWN_INDEXES = 10
+_SHOWN_CHARS = 500
 
 
 def parse_schema(text: str, imports: Mapping[str, str]) -> FileDescriptorSet:
@@ -107,8 +108,11 @@ def _compile(schema: str, imports: FileDescriptorSet) -> FileDescriptorProto:
             raise _protoc_failed(f"did not compile a schema within {_PROTOC_TIMEOUT_S} s") from None
         if answer.returncode < 0:
             raise _protoc_failed(f"was ended by signal {-answer.returncode}")
+        if answer.returncode != 0 and _MAIN not in answer.stderr:
+            said = (answer.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise _protoc_failed(f"failed ({said[:_SHOWN_CHARS]})")
         if answer.returncode != 0:
-            said = answer.stderr.replace(f"{folder}/{_MAIN}", "line").strip()[:500]
+            said = answer.stderr.replace(f"{folder}/{_MAIN}", "line").strip()[:_SHOWN_CHARS]
             raise ConfigurationError(f"protoc cannot compile a schema: {said}")
         (file,) = FileDescriptorSet.FromString(compiled.read_bytes()).file
     return file
