@@ -16,7 +16,6 @@ __all__ = ["ROOT", "jars", "python"]
 
 ROOT = Path(__file__).resolve().parents[1]
 _PYSPARK = {"4.0": "pyspark==4.0.5", "4.1": "pyspark==4.1.4", "4.2": "pyspark==4.2.0"}
-_DELTA = {"4.2": "delta"}  # the extra: Delta has no release for the others
 
 
 def python(version: str = "4.2") -> str:
@@ -41,8 +40,7 @@ def python(version: str = "4.2") -> str:
         _run(venv, "python -m venv", [sys.executable, "-m", "venv", str(venv)])
         pip = [str(executable), "-m", "pip", "install", "--quiet"]
         _run(venv, "pip", [*pip, "--upgrade", "pip>=25.1"])  # the first with --group
-        extras = ",".join(["avro", "http", "jks", "rich", "sql", *([_DELTA[version]] if version in _DELTA else [])])
-        _run(venv, "pip", [*pip, pyspark, "--editable", f"{ROOT}[{extras}]", "--group", "dev"])
+        _run(venv, "pip", [*pip, pyspark, "--editable", f"{ROOT}[avro,http,jks,rich,sql]", "--group", "dev"])
         stamp.write_text(recipe)
     return str(executable)
 

@@ -12,11 +12,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, ROW_KIND, ROW_KINDS, UPDATE_AFTER
 from dynamic_kafka.formats.expressions import named, quoted
 
@@ -110,38 +110,12 @@ def last_changes(batch: DataFrame, keys: Sequence[str], *, order: Sequence[str] 
 def delta(table: str) -> Target:
     """Return a target that merges into an existing Delta table.
 
-    It needs delta-spark, and a session with Delta's extension.
+    It needs a session with Delta's extension and catalog.
 
     Args:
         table: The table's name, or its path, which contains a `/`.
-
-    Raises:
-        MissingDependencyError: If delta-spark is not installed.
     """
-    try:
-        from delta.tables import DeltaTable
-    except ImportError:
-        raise MissingDependencyError("delta-spark", "delta", "to keep a Delta table") from None
-
-    def merge(upserts: DataFrame, deletes: DataFrame, batch_id: int) -> None:
-        del batch_id  # merging a batch twice has the same result as merging it once
-        spark = upserts.sparkSession
-        target: Any = DeltaTable.forPath(spark, table) if "/" in table else DeltaTable.forName(spark, table)
-        changes = _both(upserts, deletes)
-        same = F.lit(True)
-        for key in deletes.columns:
-            same = same & F.col(f"target.{quoted(key)}").eqNullSafe(F.col(f"changes.{quoted(key)}"))
-        row = {quoted(name): F.col(f"changes.{quoted(name)}") for name in upserts.columns}
-        (
-            target.alias("target")
-            .merge(changes.alias("changes"), same)
-            .whenMatchedDelete(f"changes.{_GONE}")
-            .whenMatchedUpdate(set=row)
-            .whenNotMatchedInsert(f"NOT changes.{_GONE}", values=row)
-            .execute()
-        )
-
-    return merge
+    return merge_into(f"delta.{quoted(table)}" if "/" in table else table)
 
 
 def merge_into(table: str) -> Target:
@@ -182,7 +156,7 @@ def merge_changes(changes: DataFrame, table: str, keys: Sequence[str], order: st
 
 def merge_statement(table: str, columns: Sequence[str], keys: Sequence[str], order: str | None = None) -> str:
     """Return the MERGE of `{changes}`, which has the columns and `__gone`: true for a key whose row is deleted."""
-    same = " AND ".join(f"target.{quoted(key)} = changes.{quoted(key)}" for key in keys)
+    same = " AND ".join(f"target.{quoted(key)} <=> changes.{quoted(key)}" for key in keys)  # a key may have a NULL
     others = ", ".join(f"target.{quoted(name)} = changes.{quoted(name)}" for name in columns)
     names, values = ", ".join(map(quoted, columns)), ", ".join(f"changes.{quoted(name)}" for name in columns)
     newer = ""

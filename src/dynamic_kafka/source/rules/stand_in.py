@@ -66,9 +66,8 @@ def stand_in(
             why = f"the range begins at offset {first} there, so it is not a copy with same offsets"
             placed[0], first = placed[0]._replace(guarantee="unproved", evidence=why, alone=False), None
         where = f"cluster '{old}', topic '{tp.topic}', partition {tp.partition}, offsets {span[0]} to {span[1]}"
-        if first is None or last is None or first > last:
-            bad = (p.evidence for p in placed if p.position is None or not (p.alone or p.guarantee == "exact"))
-            why = next(bad, "they do not fit")
+        if first is None or last is None:
+            why = next(p.evidence for p in placed if p.position is None or not (p.alone or p.guarantee == "exact"))
             said.append(f"The records of {where} cannot be read from cluster '{new}': {why}")
         else:
             found[tp] = Range(new, there.topic, "", there.partition, first, last)

@@ -153,7 +153,7 @@ def test_a_merge() -> None:
     text = merge_statement("lake.db.t", ["id", "a b"], ["id"])
     assert re.sub(r" (WHEN|USING)", r"\n\1", text).split("\n") == [
         "MERGE INTO lake.db.t AS target",
-        "USING {changes} AS changes ON target.`id` = changes.`id`",
+        "USING {changes} AS changes ON target.`id` <=> changes.`id`",
         "WHEN MATCHED AND changes.__gone THEN DELETE",
         "WHEN MATCHED AND NOT changes.__gone THEN UPDATE SET target.`id` = changes.`id`, target.`a b` = changes.`a b`",
         "WHEN NOT MATCHED AND NOT changes.__gone THEN INSERT (`id`, `a b`) VALUES (changes.`id`, changes.`a b`)",
