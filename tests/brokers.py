@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -21,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from dynamic_kafka.testing import KafkaBroker
+from dynamic_kafka.testing import KafkaBroker, KafkaCluster
 
 SECURED_USERS = {
     "admin": "a-secret",
@@ -59,27 +60,36 @@ def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config:
         os.kill(child.pid, signal.SIGKILL)
 
 
-def committed(broker: KafkaBroker, topic: str) -> list[str]:
-    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "t",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # which the end would wait for
-        }
-    )
+def to_the_end(servers: str, partitions: Iterable[TopicPartition], **config: object) -> Iterator[Message]:
+    """The records that read_committed shows, or as configured, from the partitions' offsets up to the ends of the logs."""
+    partitions = list(partitions)
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "group.id": "t",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # which the end would wait for
+        "log_level": 3,
+    }
+    consumer = Consumer(settings | config)
+    left: set[tuple[str | None, int | None]] = {(tp.topic, tp.partition) for tp in partitions}
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[str] = []
-        while message := consumer.poll(20):
-            if message.error():
-                return found
-            found.append((message.value() or b"").decode())
-        raise TimeoutError(f"no end of {topic}")
+        consumer.assign(partitions)
+        while left:
+            if (message := consumer.poll(30)) is None:
+                raise TimeoutError(f"no end of {left}")
+            if (error := message.error()) is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:  # other errors pass, such as a lost connection
+                left.discard((message.topic(), message.partition()))
     finally:
         consumer.close()
+
+
+def committed(broker: KafkaBroker | KafkaCluster, topic: str, partitions: int = 1) -> list[str]:
+    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
+    parts = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    return [(message.value() or b"").decode() for message in to_the_end(broker.bootstrap_servers, parts)]
 
 
 def grant(

@@ -32,6 +32,9 @@ def read_arrow(
 
     Batches are read while the reader is read, task by task. PySpark has to be installed, and no Java is started.
 
+    A reader that is not read to its end keeps its connections until it is dropped (`del reader`). Its `close()` and the end
+    of a `with` block close nothing, because pyarrow does not pass them on to what makes the batches.
+
     Args:
         options: The options of `spark.read.format("dynamic-kafka")`.
         columns: The columns in order: their names, or a schema if messages are decoded (`value.format`): then the type of

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.brokers import committed
 from tests.crash.drivers import DRIVER_S, Driver
 from tests.engine import MetadataFile
 from tests.versions import RUNS_TO_THE_END
@@ -253,7 +252,7 @@ class World:
 
     def published(self) -> dict[tuple[str, str], list[str]]:
         """What readers see: the values by topic and cluster."""
-        return {(t, c): _read_committed(broker, t) for t in self.topics for c, broker in self.brokers.items()}
+        return {(t, c): committed(broker, t, _PARTITIONS) for t in self.topics for c, broker in self.brokers.items()}
 
     def times_published(self, topic: str) -> Counter[int]:
         """How often readers see each row of a topic, on all clusters together; 0 for those that they do not see."""
@@ -333,33 +332,3 @@ class World:
 
 def _number(value: str) -> int:
     return int(value.partition(" ")[0][-9:])
-
-
-def _read_committed(broker: KafkaBroker, topic: str) -> list[str]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "check",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-            "enable.auto.commit": "false",
-        }
-    )
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(_PARTITIONS)])
-    found: list[str] = []
-    ended: set[int | None] = set()
-
-    def read() -> bool:
-        for message in consumer.consume(10_000, timeout=0.2):
-            error = message.error()
-            if error is None:
-                value = message.value()
-                assert value is not None
-                found.append(value.decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
-        return len(ended) == _PARTITIONS
-
-    wait_until(read, 60, f"the end of topic '{topic}'")
-    consumer.close()
-    return found

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +81,20 @@ def test_a_damaged_message_is_an_error_with_its_place(cluster_a: KafkaBroker, or
     reader = read_arrow({**orders, "value.format": "json"}, pa.schema([("value", VALUE)]))
     with pytest.raises(RecordError, match="the value cannot be read as json"):
         reader.read_all()
+
+
+def test_a_reader_that_is_dropped_closes_its_connections(orders: dict[str, object]) -> None:
+    """Its `close` does not, because of pyarrow: the docstring says so."""
+    reader = read_arrow(orders)
+    reader.read_next_batch()
+    reader.close()
+    before = _threads()
+    del reader
+    assert _threads() < before
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +24,7 @@ from dynamic_kafka.sink.record_producer import Failures, RecordProducer
 from dynamic_kafka.sink.records import HEADERS, Records
 from dynamic_kafka.sink.report import Volume
 from dynamic_kafka.testing import MockCluster, wait_until
+from tests.brokers import to_the_end
 
 Open = Callable[..., tuple[RecordProducer, ClusterClients]]
 
@@ -86,20 +87,10 @@ def flushed(producer: RecordProducer) -> None:
 
 def stored(cluster: MockCluster, topic: str, seen: dict[int, int] | None = None) -> dict[int, list[Message]]:
     """All records of a topic with four partitions, or those behind the offsets that were seen."""
-    settings: dict[str, Any] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # which the end would wait for
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", **settings})
-    consumer.assign([TopicPartition(topic, p, (seen or {}).get(p, 0)) for p in range(4)])
     found: dict[int, list[Message]] = {p: [] for p in range(4)}
-    ended: set[int | None] = set()
-    while len(ended) < 4:
-        for message in consumer.consume(1000, timeout=0.01):
-            error = message.error()
-            if error is None:
-                found[message.partition() or 0].append(message)
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF
-                ended.add(message.partition())
-    consumer.close()
+    parts = [TopicPartition(topic, p, (seen or {}).get(p, 0)) for p in found]
+    for message in to_the_end(cluster.bootstrap_servers, parts):
+        found[message.partition() or 0].append(message)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -20,6 +20,7 @@ from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, KafkaCluster, wait_until
+from tests.brokers import committed
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -111,7 +112,9 @@ def query(cluster: KafkaCluster, topic: Callable[..., str], monkeypatch: pytest.
     yield running
     running.stop()
     assert running.failure is None, str(running.failure)
-    assert committed(cluster, name) == sorted(f"{n}-{i}" for n in range(running.published) for i in range(_ROWS))
+    assert sorted(committed(cluster, name, _PARTITIONS)) == sorted(
+        f"{n}-{i}" for n in range(running.published) for i in range(_ROWS)
+    )
 
 
 def test_brokers_are_restarted(cluster: KafkaCluster, query: Query) -> None:
@@ -134,28 +137,3 @@ def test_a_broker_is_frozen(cluster: KafkaCluster, query: Query) -> None:
     finally:
         leader.resume()
     query.goes_on()
-
-
-def committed(cluster: KafkaCluster, topic: str) -> list[str]:
-    """All values that read_committed shows, sorted."""
-    config = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "group.id": "t",
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,
-    }
-    consumer = Consumer(config | {"isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(_PARTITIONS)])
-    found: list[str] = []
-    ends = 0
-    try:
-        while ends < _PARTITIONS:
-            message = consumer.poll(30)
-            assert message is not None, "no end of the topic"
-            if (error := message.error()) is None:
-                found.append((message.value() or b"").decode())
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ends += 1
-    finally:
-        consumer.close()
-    return sorted(found)

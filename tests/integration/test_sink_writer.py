@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
@@ -27,7 +27,7 @@ from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
-from tests.brokers import SECURED_USERS, grant, revoke_all
+from tests.brokers import SECURED_USERS, grant, revoke_all, to_the_end
 
 pytestmark = pytest.mark.broker
 
@@ -78,20 +78,7 @@ def run(task: WriteTask, *batches: pa.RecordBatch, task_number: int = 0) -> Task
 
 def stored(servers: str, topic: str, partition: int = 0) -> list[Message]:
     """All records of a partition."""
-    settings: dict[str, Any] = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # which the end would wait for
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", **settings})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[Message] = []
-    try:
-        while True:
-            for message in consumer.consume(10_000, timeout=0.05):
-                error = message.error()
-                if error is None:
-                    found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
-    finally:
-        consumer.close()
+    return list(to_the_end(servers, [TopicPartition(topic, partition, 0)]))
 
 
 def values(servers: str, topic: str, partition: int = 0) -> list[bytes | None]:

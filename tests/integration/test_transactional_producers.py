@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DeliveryError
@@ -32,7 +32,7 @@ from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.brokers import grant
+from tests.brokers import grant, to_the_end
 
 pytestmark = pytest.mark.broker
 
@@ -423,26 +423,7 @@ def test_a_changed_secret_makes_another_producer(guarded: KafkaBroker, monkeypat
 
 def committed(broker: KafkaBroker, topic: str) -> list[Message]:
     """What read_committed shows of a topic with one partition."""
-    config = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "group.id": "t",
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,
-    }
-    consumer = Consumer(config | {"isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Message] = []
-    try:
-        while True:
-            message = consumer.poll(30)
-            assert message is not None, "no end of the topic"
-            error = message.error()
-            if error is None:
-                found.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-    finally:
-        consumer.close()
+    return list(to_the_end(broker.bootstrap_servers, [TopicPartition(topic, 0, 0)]))
 
 
 def _clients() -> int:

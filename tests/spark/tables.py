@@ -9,12 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.tables.table import table_of
 from dynamic_kafka.testing import KafkaBroker
+from tests.brokers import to_the_end
 
 Topic = Callable[..., str]
 """The fixture `topic`."""
@@ -143,34 +145,16 @@ class Got(NamedTuple):
 
 def records(broker: KafkaBroker, *topics: str) -> list[Got]:
     """What `read_committed` shows up to the end, by topic, partition and offset."""
-    config = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "group.id": "tests",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # which the end would wait for
-        "log_level": 3,
-    }
-    consumer = Consumer(config)
-    try:
-        left = {(t, p) for t in topics for p in consumer.list_topics(t, timeout=20).topics[t].partitions}
-        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in left])
-        found: list[Got] = []
-        while left:
-            message = consumer.poll(30)
-            assert message is not None, f"no end of {left}"
-            topic, partition = message.topic(), message.partition()
-            assert topic is not None
-            assert partition is not None
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF
-                left.discard((topic, partition))
-                continue
-            headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
-            found.append(Got(topic, partition, message.key(), message.value(), message.timestamp()[1], headers))
-        return sorted(found, key=lambda got: got[:2])
-    finally:
-        consumer.close()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    parts = [TopicPartition(t, p, 0) for t in topics for p in admin.list_topics(t, timeout=20).topics[t].partitions]
+    found: list[Got] = []
+    for message in to_the_end(broker.bootstrap_servers, parts):
+        topic, partition = message.topic(), message.partition()
+        assert topic is not None
+        assert partition is not None
+        headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
+        found.append(Got(topic, partition, message.key(), message.value(), message.timestamp()[1], headers))
+    return sorted(found, key=lambda got: got[:2])
 
 
 def commit(broker: KafkaBroker, group: str, topic: str, *offsets: int) -> None:

@@ -21,10 +21,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.testing import KafkaBroker, produce
 from dynamic_kafka.testing.configuration import plain_login_module
+from tests.brokers import to_the_end
 from tests.schema_registry import SchemaRegistry
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -290,23 +292,13 @@ class _Document(http.server.BaseHTTPRequestHandler):
 
 def _dump_internal_topics(broker: KafkaBroker, to: Path) -> None:
     """Write all records of the commit logs, as bytes."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.internal_address,
-            "group.id": "g",
-            "isolation.level": "read_uncommitted",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    topics = [t for t in consumer.list_topics(timeout=20).topics if t.startswith("__dynamic-kafka")]
-    assert topics
+    servers = broker.internal_address
+    found = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=20).topics
+    parts = [TopicPartition(topic, 0, 0) for topic in found if topic.startswith("__dynamic-kafka")]
+    assert parts
     with to.open("wb") as output:
-        for topic in topics:
-            consumer.assign([TopicPartition(topic, 0, 0)])
-            while (message := consumer.poll(20)) is not None and not message.error():
-                output.write((message.key() or b"") + b"\n" + (message.value() or b"") + b"\n")
-    consumer.close()
+        for message in to_the_end(servers, parts, **{"isolation.level": "read_uncommitted"}):
+            output.write((message.key() or b"") + b"\n" + (message.value() or b"") + b"\n")
 
 
 def _spellings(secret: str) -> set[bytes]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from dynamic_kafka.builders.arguments import checked
 from dynamic_kafka.builders.deserializers import ArrowDeserializer, SimpleStringSchema, ValueDeserializer, apply
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.sink.partitioners import KafkaPartitioner
@@ -124,7 +125,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_topic(self, topic: str) -> Self:
         """Write all records to this topic."""
         self._once("topic", "set_topic")
-        self._topic = topic
+        self._topic = checked("set_topic", topic)
         return self
 
     def set_topic_selector(self, topic_selector: RowExpression) -> Self:
@@ -153,7 +154,8 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def set_partitioner(self, partitioner: KafkaPartitioner | str) -> Self:
         """Set the partitioner: an object, or a value of the option `sink.partitioner`."""
-        self._partitioner = partitioner
+        expected = "a KafkaPartitioner, or a text such as 'fixed'"
+        self._partitioner = checked("set_partitioner", partitioner, expected, (str, KafkaPartitioner))
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from dynamic_kafka.builders.arguments import checked
 from dynamic_kafka.builders.serializers import KafkaRecordSerializationSchema, RecordSerializer
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
 from dynamic_kafka.metadata.service import KafkaMetadataService
 from dynamic_kafka.native import kernel
 from dynamic_kafka.options import option_names
@@ -111,7 +112,7 @@ class KafkaSinkBuilder:
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the brokers to connect to first, as `host:port,host:port`."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self._set("set_bootstrap_servers", "bootstrap.servers", bootstrap_servers)
 
     def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
         """Set the metadata service, which maps the stream to clusters and topics. Spark's processes get a copy of it."""
@@ -120,7 +121,7 @@ class KafkaSinkBuilder:
 
     def set_stream_id(self, stream_id: str) -> Self:
         """Write to this stream of the metadata service."""
-        self._options["stream-ids"] = stream_id
+        self._options["stream-ids"] = checked("set_stream_id", stream_id)
         return self
 
     def set_record_serializer(self, record_serializer: RecordSerializer) -> Self:
@@ -130,35 +131,46 @@ class KafkaSinkBuilder:
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Set the delivery guarantee. `EXACTLY_ONCE` needs a transactional id prefix."""
-        self._options["sink.delivery-guarantee"] = delivery_guarantee.value
+        expected = "a DeliveryGuarantee, such as DeliveryGuarantee.EXACTLY_ONCE"
+        guarantee = checked("set_delivery_guarantee", delivery_guarantee, expected, DeliveryGuarantee)
+        self._options["sink.delivery-guarantee"] = guarantee.value
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
         """Set the prefix of all transactional ids. Keep it across restarts, and do not use it for another query."""
-        self._options["sink.transactional-id-prefix"] = transactional_id_prefix
+        self._options["sink.transactional-id-prefix"] = checked("set_transactional_id_prefix", transactional_id_prefix)
         return self
 
     def set_transaction_naming_strategy(self, transaction_naming_strategy: TransactionNamingStrategy) -> Self:
         """Accept Flink's setting, which has no effect here."""
-        self._options["sink.transaction-naming-strategy"] = transaction_naming_strategy.value
+        expected = "a TransactionNamingStrategy, such as TransactionNamingStrategy.POOLING"
+        strategy = checked(
+            "set_transaction_naming_strategy", transaction_naming_strategy, expected, TransactionNamingStrategy
+        )
+        self._options["sink.transaction-naming-strategy"] = strategy.value
         return self
 
     def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka producers, or an option of the sink by its own name."""
-        known = {name.lower(): option.key for name, option in option_names(SINK_OPTIONS).items()}
-        option = known.get(key.lower(), "topic")
-        self._options[f"properties.{key}" if option == "topic" else option] = value  # the serializer sets the topic
-        return self
+        return self._set("set_property", key, value)
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Set several properties, as `set_property` does."""
-        for key, value in properties.items():
-            self.set_property(key, value)
+        for key, value in checked("set_properties", properties, "a dict of properties", Mapping).items():
+            self._set("set_properties", key, value)
         return self
 
     def set_kafka_producer_config(self, properties: Mapping[str, str]) -> Self:
         """Set several properties (Flink: setKafkaProducerConfig)."""
         return self.set_properties(properties)
+
+    def _set(self, setter: str, key: str, value: str) -> Self:
+        checked(setter, key, "names of properties that are text")
+        checked(setter, value, f"a text for '{key}'")
+        known = {name.lower(): option.key for name, option in option_names(SINK_OPTIONS).items()}
+        option = known.get(key.lower(), "topic")
+        self._options[f"properties.{key}" if option == "topic" else option] = value  # the serializer sets the topic
+        return self
 
     def build(self) -> KafkaSink:
         """Check all settings and return the sink.
@@ -178,6 +190,10 @@ class KafkaSinkBuilder:
             elif "topic" not in serializer.expressions and "stream-ids" not in options:
                 raise ConfigurationError("A topic is missing; call set_topic(...) or set_topic_selector(...)")
             if isinstance(serializer.partitioner, str):
+                if "sink.partitioner" in options:
+                    raise ConflictingOptionsError(
+                        ["sink.partitioner", "set_partitioner"], "both choose partitions; give one of them"
+                    )
                 options["sink.partitioner"] = serializer.partitioner
             else:
                 partitioner = serializer.partitioner

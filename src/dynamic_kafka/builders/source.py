@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from dynamic_kafka.builders.arguments import checked
 from dynamic_kafka.builders.deserializers import KafkaRecordDeserializationSchema, RecordDeserializer, ValueDeserializer
 from dynamic_kafka.builders.watermarks import WatermarkStrategy
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
@@ -202,6 +204,11 @@ class HybridSourceBuilder:
         return HybridSource(options, self._kafka.objects, self._kafka.deserializer)
 
 
+def _initializer(setter: str, given: KafkaOffsetsInitializer) -> KafkaOffsetsInitializer:
+    expected = "a KafkaOffsetsInitializer, such as KafkaOffsetsInitializer.earliest()"
+    return checked(setter, given, expected, KafkaOffsetsInitializer)
+
+
 class _Builder:
     """The setters of both builders. Every setter returns the builder."""
 
@@ -217,25 +224,25 @@ class _Builder:
 
     def set_group_id(self, group_id: str) -> Self:
         """Set the consumer group. Committed offsets are read from it and, for monitoring, written to it."""
-        return self.set_property("group.id", group_id)
+        return self._set("set_group_id", "group.id", group_id)
 
     def set_client_id_prefix(self, prefix: str) -> Self:
         """Set the `client.id` of all clients."""
-        return self.set_property("client.id.prefix", prefix)
+        return self._set("set_client_id_prefix", "client.id.prefix", prefix)
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Set where reading starts; default earliest. A cluster's own starting offsets in the metadata win."""
-        self._starting = starting_offsets_initializer
+        self._starting = _initializer("set_starting_offsets", starting_offsets_initializer)
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Stop at these offsets, without discovery of new clusters, topics or partitions."""
-        self._stopping, self._bounded = stopping_offsets_initializer, True
+        self._stopping, self._bounded = _initializer("set_bounded", stopping_offsets_initializer), True
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Read as a stream, with discovery, that ends by itself at these offsets."""
-        self._stopping, self._bounded = stopping_offsets_initializer, False
+        self._stopping, self._bounded = _initializer("set_unbounded", stopping_offsets_initializer), False
         return self
 
     def set_value_only_deserializer(self, deserializer: ValueDeserializer) -> Self:
@@ -254,15 +261,20 @@ class _Builder:
 
     def set_property(self, key: str, value: str) -> Self:
         """Set a property of Kafka clients, or an option of the source by its own name."""
-        known = {name.lower() for name in option_names(SOURCE_OPTIONS)}
-        is_option = key.lower() in known and key != "topic"
-        self._options[key if is_option else f"properties.{key}"] = value
-        return self
+        return self._set("set_property", key, value)
 
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Set several properties, as `set_property` does."""
-        for key, value in properties.items():
-            self.set_property(key, value)
+        for key, value in checked("set_properties", properties, "a dict of properties", Mapping).items():
+            self._set("set_properties", key, value)
+        return self
+
+    def _set(self, setter: str, key: str, value: str) -> Self:
+        checked(setter, key, "names of properties that are text")
+        checked(setter, value, f"a text for '{key}'")
+        known = {name.lower() for name in option_names(SOURCE_OPTIONS)}
+        is_option = key.lower() in known and key != "topic"
+        self._options[key if is_option else f"properties.{key}"] = value
         return self
 
     def _subscribe(self, setter: str, **options: str) -> Self:
@@ -290,15 +302,16 @@ class KafkaSourceBuilder(_Builder):
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Set the brokers to connect to first, as `host:port,host:port`."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self._set("set_bootstrap_servers", "bootstrap.servers", bootstrap_servers)
 
     def set_topics(self, *topics: str) -> Self:
         """Read all partitions of these topics."""
-        return self._subscribe("set_topics", topic=";".join(topics))
+        names = [checked("set_topics", topic, "the names of topics, as in set_topics('a', 'b')") for topic in topics]
+        return self._subscribe("set_topics", topic=";".join(names))
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
         """Read all topics with a name that matches the regular expression as a whole."""
-        return self._subscribe("set_topic_pattern", **{"topic-pattern": topic_pattern})
+        return self._subscribe("set_topic_pattern", **{"topic-pattern": checked("set_topic_pattern", topic_pattern)})
 
     def set_partitions(self, partitions: Collection[KafkaTopicPartition | tuple[str, int]]) -> Self:
         """Read only these partitions."""
@@ -326,14 +339,17 @@ class DynamicKafkaSourceBuilder(_Builder):
 
     def set_stream_ids(self, stream_ids: Collection[str]) -> Self:
         """Read these streams."""
-        if isinstance(stream_ids, str):
-            raise ConfigurationError(f"set_stream_ids takes a collection of ids; write {{{stream_ids!r}}}")
-        self._subscriber = StreamSetSubscriber(stream_ids)  # not an option, in which `,` and `;` separate ids
+        ids = checked(
+            "set_stream_ids", stream_ids, "a collection of ids, such as {'orders'}", (AbstractSet, list, tuple)
+        )
+        self._subscriber = StreamSetSubscriber(ids)  # not an option, in which `,` and `;` separate ids
         return self._subscribe("set_stream_ids")
 
     def set_stream_pattern(self, stream_pattern: str) -> Self:
         """Read the streams with an id that contains a match of the regular expression."""
-        return self._subscribe("set_stream_pattern", **{"stream-pattern": stream_pattern})
+        return self._subscribe(
+            "set_stream_pattern", **{"stream-pattern": checked("set_stream_pattern", stream_pattern)}
+        )
 
     def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
         """Read the streams that this object chooses."""

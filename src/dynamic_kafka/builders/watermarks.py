@@ -126,11 +126,10 @@ class WatermarkStrategy:
 
 
 def _ms(duration: Duration, argument: str) -> int:
-    if isinstance(duration, timedelta):
-        return round(duration.total_seconds() * 1000)
+    given = f"{round(duration.total_seconds() * 1000)} ms" if isinstance(duration, timedelta) else duration
     try:
-        return duration_ms(at_least=0)(duration)
+        return duration_ms(at_least=0)(given)
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(
-            f"{argument} is {duration!r}; give a timedelta, or a text such as '30 s' or '5 min'"
+            f"{argument} is {duration!r}; give a timedelta, or a text such as '30 s' or '5 min', of 0 or more"
         ) from None

@@ -5,12 +5,16 @@ Heavy libraries are imported where they are used: options are checked, and servi
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import io
+import json
 import os
 import socket
 import stat
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -166,7 +170,8 @@ class HttpMetadataService(StreamListService):
     The document is requested at each refresh, with the ETag of the last one: an unchanged one costs a 304. Redirects are
     followed, but never from https to http, and never to another host, port or scheme if there is an `auth_header`. Whether
     a cluster is active is answered from the last document. Proxies are taken from the environment (`HTTPS_PROXY`,
-    `NO_PROXY`).
+    `NO_PROXY`). The server has to say where the document ends, by `Content-Length`, chunks or gzip, unless it is JSON:
+    half of a YAML document may look like one with fewer streams.
 
     Args:
         url: The document's http or https URL. Messages show it without its query.
@@ -202,7 +207,7 @@ class HttpMetadataService(StreamListService):
 
         Raises:
             MetadataServiceError: If the server does not answer with 200 or 304, takes too long, redirects where it must
-                not, sends more than 64 MiB, or sends a document that is not valid.
+                not, sends more than 64 MiB, or sends a document that is not valid or may be incomplete.
             ConfigurationError: If a reference in the `auth_header` cannot be looked up.
         """
         import httpx2
@@ -267,13 +272,7 @@ class HttpMetadataService(StreamListService):
             raise self._error(f"status {response.status_code} {response.reason_phrase}{hint}")
         if (encoding := response.headers.get("Content-Encoding", "identity").strip().lower()) not in _ENCODINGS:
             raise self._error(f"the document has the content encoding '{encoding}', which was not asked for")
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                raise self._error(f"the document is larger than {_MAX_BYTES // 2**20} MiB")
-        if self._connections.are_cut:  # which may look like the end of the document
-            raise self._late()
+        body = self._body(response, is_gzip=encoding == "gzip")
 
         from dynamic_kafka.metadata.document import parse_document  # pydantic: only where a document is parsed
 
@@ -281,9 +280,36 @@ class HttpMetadataService(StreamListService):
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise self._error(f"the document is not UTF-8 at byte {error.start}") from None
+        if encoding != "gzip" and not response.headers.keys() & {"content-length", "transfer-encoding"}:
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError):
+                raise self._error(
+                    "the answer ends with its connection, and half of a document that is not JSON may look like the whole; "
+                    "have the server send Content-Length or Transfer-Encoding: chunked, or a JSON document"
+                ) from None
         self._streams = parse_document(text, self._shown)
         self._etag = response.headers.get("ETag")
         return self._streams
+
+    def _body(self, response: Any, *, is_gzip: bool) -> bytes:
+        too_large = self._error(f"the document is larger than {_MAX_BYTES // 2**20} MiB")
+        body = bytearray()
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) > _MAX_BYTES:
+                raise too_large
+        if self._connections.are_cut:  # which may look like the end of the document
+            raise self._late()
+        if not is_gzip:
+            return bytes(body)
+        try:
+            unpacked = gzip.GzipFile(fileobj=io.BytesIO(body)).read(_MAX_BYTES + 1)  # which wants the trailer
+        except (EOFError, OSError, zlib.error) as error:
+            raise self._error(f"the document's gzip encoding is cut off or damaged: {error}") from None
+        if len(unpacked) > _MAX_BYTES:
+            raise too_large
+        return unpacked
 
     def _resolved_auth_header(self) -> str:
         from dynamic_kafka.kafka.config.secrets import resolve

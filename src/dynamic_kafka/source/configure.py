@@ -93,14 +93,22 @@ def configure_source(options: Mapping[str, str], objects: SourceObjects | None =
     group_id = properties.pop("group.id", None)
     check_mechanism(properties)
     to_librdkafka(properties, role="consumer")  # an unknown or impossible property is an error here, not in a task
+    named = parsed.given(*_STARTUP, *_STARTING)
+    if objects.starting is not None:
+        named.append("the builder's starting offsets")
+        if len(named) > 1:
+            raise ConflictingOptionsError([named[0], named[-1]], "both say where to start; give one of them")
     named_start = objects.starting or _starting(parsed, reset)
     starting = named_start or KafkaOffsetsInitializer.earliest()
-    named = ["the builder's starting offsets"] if objects.starting is not None else parsed.given(*_STARTUP, *_STARTING)
     history = history_settings(parsed, named)
     begins_with_history = history is not None and history.switch != "starting-offsets"
     if history is not None and begins_with_history:  # what the history does not have is read from its start
         limit = history.limit
         starting = KafkaOffsetsInitializer.timestamp(limit.before_ms) if limit else KafkaOffsetsInitializer.earliest()
+    if objects.stopping is not None and (ends := parsed.given(*_BOUNDED, *_ENDING)):
+        raise ConflictingOptionsError(
+            [ends[0], "the builder's stopping offsets"], "both say where to stop; give one of them"
+        )
     stopping = objects.stopping or _stopping(parsed)
     if group_id is None:
         starting, stopping = without_group(starting), stopping and without_group(stopping)

@@ -138,6 +138,48 @@ def test_partitioners() -> None:
     assert by_name.options["sink.partitioner"] == "fixed"
 
 
+@pytest.mark.parametrize("partitioner", ["fixed", First()])
+def test_a_partitioner_by_setter_and_by_option_is_an_error(partitioner: str | KafkaPartitioner) -> None:
+    """One of them would be ignored."""
+    both = sink().set_record_serializer(schema().set_topic("t").set_partitioner(partitioner).build())
+    with pytest.raises(ConflictingOptionsError, match=r"'sink\.partitioner' and 'set_partitioner' are in conflict"):
+        both.set_property("sink.partitioner", "round-robin").build()
+
+
+@pytest.mark.parametrize(
+    ("setter", "given", "expected"),
+    [
+        ("set_bootstrap_servers", (["s3cret"],), "a text for 'bootstrap.servers'.* the type list"),
+        ("set_stream_id", ({"s3cret"},), "a text, but was given a value of the type set"),
+        ("set_property", ("linger.ms", 5), "a text for 'linger.ms', but was given a value of the type int"),
+        ("set_properties", ({"sasl.password": b"s3cret"},), "a text for 'sasl.password', but .* the type bytes"),
+        ("set_kafka_producer_config", ("a=s3cret",), "a dict of properties, but .* the type str"),
+        (
+            "set_delivery_guarantee",
+            ("exactly-once",),
+            r"a DeliveryGuarantee, such as DeliveryGuarantee\.EXACTLY_ONCE, but",
+        ),
+        ("set_transaction_naming_strategy", ("pooling",), "a TransactionNamingStrategy, such as"),
+        ("set_transactional_id_prefix", (7,), "a text, but .* the type int"),
+    ],
+)
+def test_what_a_setter_does_not_take_is_refused_at_once(setter: str, given: tuple[Any, ...], expected: str) -> None:
+    """With the setter and what it takes, and without the value, which may be a secret."""
+    name = "set_properties" if setter == "set_kafka_producer_config" else setter
+    with pytest.raises(ConfigurationError, match=f"^{name} takes {expected}") as caught:
+        getattr(sink(), setter)(*given)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setter", "expected"), [("set_topic", "a text"), ("set_partitioner", "a KafkaPartitioner, or")]
+)
+def test_what_a_records_setter_does_not_take(setter: str, expected: str) -> None:
+    """It is refused as by the sink's builder."""
+    with pytest.raises(ConfigurationError, match=f"^{setter} takes {expected}.* the type list"):
+        getattr(schema(), setter)(["t"])
+
+
 def test_a_stream_of_a_metadata_service() -> None:
     """Its clusters and topics are looked up; neither servers nor a topic are required."""
     service = InMemoryMetadataService()

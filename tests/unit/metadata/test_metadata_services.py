@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -417,7 +418,8 @@ class Server:
                 status, fields, body = server.answer(self.path, headers)
                 self.send_response(status)
                 for key, value in {"Content-Length": str(len(body)), **fields}.items():
-                    self.send_header(key, value)
+                    if value:
+                        self.send_header(key, value)
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -664,6 +666,39 @@ def test_http_answer_that_is_no_document_is_a_failure(server: Server, body: byte
     """Whatever a proxy may answer with 200."""
     server.answer = always(200, {}, body)
     assert expected in fetch_error(HttpMetadataService(f"{server.url}/m?token=s3cret"))
+
+
+YAML = yaml.safe_dump(json.loads(document("a", "b"))).encode()
+JSON = document("a", "b").encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "expected"),
+    [
+        ({}, YAML, "have the server send Content-Length or Transfer-Encoding: chunked"),
+        ({}, YAML[: YAML.index(b"- clusterMetadataList", 1)], "have the server send Content-Length"),
+        ({}, JSON, ""),
+        ({}, JSON[:-1], "have the server send Content-Length"),
+        ({"Transfer-Encoding": "chunked"}, b"%x\r\n%b\r\n0\r\n\r\n" % (len(YAML), YAML), ""),
+        ({"Transfer-Encoding": "chunked"}, b"%x\r\n%b\r\n" % (len(YAML), YAML), "RemoteProtocolError"),
+        ({"Content-Length": str(len(YAML) + 1)}, YAML, "RemoteProtocolError"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(YAML), ""),
+        ({"Content-Encoding": "gzip"}, gzip.compress(YAML)[:-1], "gzip encoding is cut off or damaged"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(YAML)[:-12], "gzip encoding is cut off or damaged"),
+        ({"Content-Encoding": "gzip"}, YAML, "gzip encoding is cut off or damaged"),
+    ],
+)
+def test_http_answer_is_taken_only_if_it_is_known_to_be_whole(
+    server: Server, fields: dict[str, str], body: bytes, expected: str
+) -> None:
+    """A connection that breaks in the middle must not look like metadata with fewer streams."""
+    server.answer = always(200, {"Content-Length": "", **fields}, body)
+    service = HttpMetadataService(server.url)
+    if expected:
+        assert expected in fetch_error(service)
+    else:
+        assert ids(service.get_all_streams()) == ["a", "b"]
+        service.close()
 
 
 @pytest.mark.parametrize("value", ["s3cret\nX: y", "s3cr\u00e9t", ""])

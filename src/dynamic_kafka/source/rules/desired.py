@@ -63,9 +63,17 @@ def is_undecided(
     views: Mapping[str, ClusterView],
     inactive: Collection[str],
 ) -> bool:
-    """Return whether a topic of the document is neither shown nor missing, or a removed cluster may still answer."""
+    """Return whether a topic of the document is neither shown nor missing, or a removed cluster may still answer.
+
+    A topic that was never seen counts only while it is wanted: nobody asks for it any more otherwise.
+    """
     return any(
-        bool({*c.topics, *c.unseen} - views[name].topics.keys() - views[name].missing - views[name].denied)
+        bool(
+            {*c.topics, *(c.unseen.keys() & (clusters[name].topics if name in clusters else ()))}
+            - views[name].topics.keys()
+            - views[name].missing
+            - views[name].denied
+        )
         if name in views
         else bool(c.topics) and name not in clusters and name not in inactive
         for name, c in known.items()

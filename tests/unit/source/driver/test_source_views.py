@@ -26,7 +26,8 @@ from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.source.document.offsets import ClusterOffsets, decode
 from dynamic_kafka.source.driver import monitor as monitor_module
 from dynamic_kafka.source.driver.monitor import ClusterMonitor, MonitorTarget
-from dynamic_kafka.source.rules.model import OffsetRequest
+from dynamic_kafka.source.rules.desired import is_undecided
+from dynamic_kafka.source.rules.model import ClusterView, OffsetRequest
 
 TP = KafkaTopicPartition
 LATEST = KafkaOffsetsInitializer.latest()
@@ -402,6 +403,46 @@ def test_available_now_warns_of_a_topic_that_may_not_exist(
         "Cluster 'kafka', topic 'order-2' does not exist, say its brokers. This run reads nothing of it" in caplog.text
     )
     assert caplog.text.count("order-2") == 1
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("why", ["denied", "unknown"])
+def test_available_now_does_not_wait_for_a_topic_that_was_never_seen_and_is_removed(
+    cluster: Cluster, start: Callable[..., Query], why: str
+) -> None:
+    """The document of the last run still names it, but no look at the cluster asks for it any more."""
+    setattr(cluster, why, {"orders-2"})
+    before = start(subscribe="orders-1,orders-2")
+    before.step()
+    assert "orders-2" in before.cluster().unseen
+    cluster.topics["orders-1"][1][0] = 110
+    query = start(subscribe="orders-1")
+    query.log = before.log
+    query.enumerator.prepare_available_now()
+    while query.step():
+        pass
+    assert len(query.read) == 10
+    assert not query.cluster().unseen
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "shown", "is_open"),
+    [
+        (ClusterOffsets(unseen={"t": 0}), {"t"}, {}, True),
+        (ClusterOffsets(unseen={"t": 0}), {"t"}, {"missing": frozenset({"t"})}, False),
+        (ClusterOffsets(unseen={"t": 0}), {"t"}, {"denied": frozenset({"t"})}, False),
+        (ClusterOffsets(unseen={"t": 0}), {"other"}, {}, False),
+        (ClusterOffsets(unseen={"t": 0}), None, {}, False),
+        (ClusterOffsets(topics={"t": "id"}), {"other"}, {}, True),
+        (ClusterOffsets(topics={"t": "id"}), None, {}, True),
+    ],
+)
+def test_a_look_waits_for_what_was_read_and_for_what_is_wanted(
+    kept: ClusterOffsets, wanted: set[str] | None, shown: dict[str, Any], *, is_open: bool
+) -> None:
+    """A topic that was never seen, and is not wanted any more, has nothing to wait for."""
+    clusters = {} if wanted is None else {"c": ClusterMetadata(frozenset(wanted), {})}
+    assert is_undecided({"c": kept}, clusters, {"c": ClusterView("", {}, {}, {}, **shown)}, ()) is is_open
 
 
 class FailingService(InMemoryMetadataService):
