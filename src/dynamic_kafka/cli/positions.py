@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynamic_kafka.continuation import continues_from_json
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.document import ClusterOffsets, Cursor, Document, RetainedTopic
@@ -28,6 +29,7 @@ __all__ = [
     "positions_text",
     "postponed",
     "renamed",
+    "waiting",
     "with_positions",
 ]
 
@@ -86,6 +88,27 @@ def positions(document: Document, *, unfinished: bool) -> dict[Partition, Positi
             for partition, offset in kept.offsets.items():
                 found.setdefault(Partition(name, topic, partition), Position(offset, "retained"))
     return dict(sorted(found.items()))
+
+
+def waiting(document: Document, listed: Mapping[str, Collection[str]] | None = None) -> dict[str, frozenset[str]]:
+    """Return the topics that have no partition in a document yet, by cluster.
+
+    A cluster that never answered may be there without a topic: its topics are not known. A topic that stands by is left out,
+    because its records are read on another cluster. `listed` are more topics to look for, by cluster.
+    """
+    found = {}
+    for name, state in document.clusters.items():
+        parts = [clusters[name] for clusters in document.streams.values() if name in clusters]
+        named = set() if state.discovered else {topic for topics in parts for topic in topics or ()}
+        known = {tp.topic for tp in (*state.ranges, *state.unresolved)}
+        topics = {*state.unseen, *named, *(listed or {}).get(name, ())} - known
+        continues = None if state.continues is None else continues_from_json(state.continues)
+        if continues is not None and continues.cluster in document.clusters:
+            old = document.clusters[continues.cluster]
+            topics = {topic for topic in topics if continues.old_topic(topic) not in old.topics}
+        if topics or (parts and not state.discovered and not known and continues is None):
+            found[name] = frozenset(topics)
+    return found
 
 
 def changes(before: Mapping[Partition, Position], after: Mapping[Partition, Position]) -> list[Change]:

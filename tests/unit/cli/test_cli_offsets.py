@@ -23,6 +23,7 @@ from dynamic_kafka.cli.positions import (
     positions,
     positions_text,
     renamed,
+    waiting,
     with_positions,
 )
 from dynamic_kafka.errors import CheckpointError, ConfigurationError
@@ -142,6 +143,32 @@ def test_states_say_what_is_special_about_a_partition() -> None:
     assert found.clusters["eu"].retained["c"].offsets == {0: 77}
 
 
+@pytest.mark.parametrize(
+    ("state", "listed", "found"),
+    [
+        (ClusterOffsets(discovered=True), None, {}),
+        (ClusterOffsets(since_ms=5), None, {"us": {"named"}}),
+        (ClusterOffsets(discovered=True, unseen={"later": 1}), {"more"}, {"us": {"later", "more"}}),
+        (cluster({("named", 0): (0, 1)}, discovered=True), {"named"}, {}),
+        (ClusterOffsets(discovered=True, unresolved={KafkaTopicPartition("named", 0): 1}), {"named"}, {}),
+        (
+            ClusterOffsets(continues={"cluster": "eu", "by": "records", "topics": {"orders": "named"}}),
+            {"x"},
+            {"us": {"x"}},
+        ),
+    ],
+)
+def test_what_waits_for_its_first_positions(
+    state: ClusterOffsets, listed: set[str] | None, found: Mapping[str, set[str]]
+) -> None:
+    """Topics that were never seen, or are named and not there; not one that stands by for another cluster."""
+    both = Document({"s": {"us": frozenset({"named"})}}, {"us": state, "eu": cluster({("orders", 0): (0, 1)})})
+    assert waiting(both, None if listed is None else {"us": listed}) == found
+    if not listed:
+        unnamed = replace(both, streams={"s": {"us": None}})
+        assert waiting(unnamed) == ({} if state.discovered else {"us": set()})
+
+
 def test_a_change_after_a_finished_batch_reads_nothing_and_keeps_the_chain() -> None:
     """Every range is empty, and the document says where the chain is broken."""
     edited = with_positions(SECOND, {Partition("eu", "orders", 0): 3}, unfinished=False)
@@ -253,6 +280,25 @@ def test_show_says_where_reading_goes_on(folder: Folder, capsys: pytest.CaptureF
     assert folder.run("show", "--batch", "0", "--topic", "orders", "--cluster", "eu") == 0
     assert "These are the positions after batch 0" in capsys.readouterr().out
     assert folder.run("show", "--topic", "order") == 2
+
+
+def test_show_has_what_waits_for_its_first_positions(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cluster that never answered, and a topic that was never seen; also if there is a row for each topic only."""
+    ranges = {("orders", i): (0, 10) for i in range(60)}
+    for some, rows in ((dict(list(ranges.items())[:2]), 5), (ranges, 4)):
+        state = cluster(some, discovered=True, unseen={"later": 0})
+        folder.batch(1, Document({"s": {"eu": None, "us": None}}, {"eu": state, "us": ClusterOffsets(since_ms=5)}))
+        assert folder.run("show") == 0
+        shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert [(row[:2], row[-1]) for row in shown[1:3]] == [(["eu", "later"], "waiting"), (["us", "-"], "waiting")]
+        assert len(shown) == rows + 1
+    assert folder.run("show", "--cluster", "us", "--output", "json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert entry == {
+        "cluster": "us", "topic": None, "partition": None, "position": None, "planned": 0, "state": "waiting",
+    }  # fmt: skip
+    assert folder.run("show", "--topic", "later") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_show_says_that_a_batch_runs_again(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:

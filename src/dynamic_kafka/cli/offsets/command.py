@@ -25,6 +25,7 @@ from dynamic_kafka.cli.offsets.position_tables import (
     exported,
     filtered,
     position_rows,
+    waiting_entries,
 )
 from dynamic_kafka.cli.offsets.translation import WAYS, topic_pair, translate_positions
 from dynamic_kafka.cli.output import duration, now_ms, show_json, show_line, show_table, write_text
@@ -142,7 +143,7 @@ def _show(args: argparse.Namespace) -> int:
     batch = checkpoint.batch(number)
     source = batch.source(args.source)
     unfinished = number == checkpoint.last and checkpoint.is_unfinished
-    found = filtered(args, positions(batch.document(source), unfinished=unfinished))
+    found, waits = filtered(args, batch.document(source), unfinished=unfinished)
     if args.output == "json":
         show_json(
             {
@@ -152,11 +153,11 @@ def _show(args: argparse.Namespace) -> int:
                 "batch": number,
                 "finished": not unfinished,
                 "changed_ms": checkpoint.offsets[number],
-                "partitions": [entry(partition, position) for partition, position in found.items()],
+                "partitions": [*(entry(key, position) for key, position in found.items()), *waiting_entries(waits)],
             }
         )
         return 0
-    rows = position_rows(found, planned=unfinished, every=args.all)
+    rows = position_rows(found, waits, planned=unfinished, every=args.all)
     most = len(rows) if args.all else SHOWN_PARTITIONS
     show_table(rows[:most])
     if len(rows) > most:
@@ -212,7 +213,7 @@ def _export(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
     batch = checkpoint.last_batch()
     source = batch.source(args.source)
-    found = filtered(args, positions(batch.document(source), unfinished=checkpoint.is_unfinished))
+    found, _ = filtered(args, batch.document(source), unfinished=checkpoint.is_unfinished)
     if args.output == "json":
         show_json({str(partition): position.offset for partition, position in found.items()})
         return 0
