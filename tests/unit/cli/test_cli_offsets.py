@@ -413,6 +413,16 @@ def test_nothing_to_change(folder: Folder, capsys: pytest.CaptureFixture[str]) -
     assert folder.files() == before
 
 
+def test_an_import_of_no_position_is_refused(
+    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty file is hardly meant."""
+    empty = tmp_path / "positions.txt"
+    empty.write_text("# nothing\n")
+    assert folder.run("import", str(empty), "--execute") == 2
+    assert "has no positions, so nothing would change" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("ages_s", "code"), [((7200, 30), 1), ((7200, 3000), 1), ((7200, 7000), 0)])
 def test_a_query_that_has_written_a_moment_ago_may_be_running(
     tmp_path: Path, ages_s: tuple[float, float], code: int, capsys: pytest.CaptureFixture[str]

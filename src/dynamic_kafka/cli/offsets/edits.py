@@ -78,6 +78,13 @@ def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
     return put(wanted, document)
 
 
+def _import(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    wanted = parse_positions(read_text(args.file), args.file)
+    if not wanted:
+        raise ConfigurationError(f"{args.file} has no positions, so nothing would change; name another file")
+    return put(wanted, document)
+
+
 def _reset(args: argparse.Namespace, document: Document, put: _Put) -> Document:
     known, wanted = reset_document(
         document,
@@ -271,9 +278,7 @@ def _count(plan: _Plan, *, renames: bool) -> str:
 
 set_positions = partial(_edit, change=_set)
 """`offsets set`"""
-import_positions = partial(
-    _edit, change=lambda args, document, put: put(parse_positions(read_text(args.file), args.file), document)
-)
+import_positions = partial(_edit, change=_import)
 """`offsets import`"""
 reset_positions = partial(_edit, change=_reset)
 """`offsets reset`"""
