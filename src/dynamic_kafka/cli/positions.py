@@ -19,10 +19,14 @@ from dynamic_kafka.source.document.promise import Seen
 
 __all__ = [
     "Change",
+    "Ids",
     "Partition",
     "Position",
     "changes",
     "check_chosen",
+    "ids_of",
+    "other_ids",
+    "parse_ids",
     "parse_position",
     "parse_positions",
     "positions",
@@ -35,6 +39,12 @@ __all__ = [
 
 _POSITION = re.compile(r"(?P<cluster>.+)/(?P<topic>[^/:\s]+)/(?P<partition>\d+)\s*:\s*(?P<offset>\d+)")
 _MAX_OFFSET = 2**63 - 1
+_ID = re.compile(
+    r"# (?P<cluster>.+?) has the cluster\.id (?P<id>\S+)|# (?P<place>.+/.+) has the topic id (?P<topic_id>\S+)"
+)
+
+Ids = Mapping[tuple[str, str], str]
+"""Kafka's ids: those of topics by cluster and topic, and those of clusters by cluster and ""."""
 
 
 class Partition(NamedTuple):
@@ -118,6 +128,26 @@ def changes(before: Mapping[Partition, Position], after: Mapping[Partition, Posi
     return sorted(found, key=lambda change: (_step(change), change.partition))
 
 
+def ids_of(document: Document) -> Ids:
+    """Return the ids that a document knows."""
+    found = {(name, ""): state.kafka_id for name, state in document.clusters.items()}
+    for name, state in document.clusters.items():
+        topics = {topic: kept.topic_id for topic, kept in state.retained.items()} | state.topics
+        found |= {(name, topic): topic_id for topic, topic_id in topics.items()}
+    return {key: found_id for key, found_id in found.items() if found_id}
+
+
+def other_ids(before: Ids, after: Ids) -> list[str]:
+    """Return a sentence, without a full stop, for each cluster and topic that is another one on both sides."""
+    return [
+        f"Topic '{topic}' of cluster '{name}' is another one: its topic id was {before[name, topic]}, and is {found}"
+        if topic
+        else f"Cluster '{name}' is another one: its cluster.id was {before[name, topic]}, and is {found}"
+        for (name, topic), found in sorted(after.items())
+        if before.get((name, topic), found) != found
+    ]
+
+
 def _core(position: Position | None) -> tuple[int | None, str] | None:
     return position and position[:2]
 
@@ -160,9 +190,23 @@ def parse_positions(text: str, place: str) -> dict[Partition, int]:
     return found
 
 
-def positions_text(found: Mapping[Partition, Position], comments: Iterable[str]) -> str:
-    """Return positions as a text that `parse_positions` reads. Partitions without a position are comments."""
+def parse_ids(text: str) -> Ids:
+    """Return the ids in a file of positions, which an export has as comments."""
+    found = {}
+    for line in text.splitlines():
+        if match := _ID.fullmatch(line.strip()):
+            name, _, topic = (match["place"] or f"{match['cluster']}/").rpartition("/")
+            found[name, topic] = match["id"] or match["topic_id"]
+    return found
+
+
+def positions_text(found: Mapping[Partition, Position], comments: Iterable[str], ids: Ids) -> str:
+    """Return positions as a text that `parse_positions` reads. Partitions without a position and ids are comments."""
     lines = [f"# {comment}" for comment in comments]
+    known = {(key.cluster, topic) for key in found for topic in ("", key.topic)}
+    for name, topic in sorted(known & ids.keys()):
+        what = f"{name}/{topic} has the topic id" if topic else f"{name} has the cluster.id"
+        lines.append(f"# {what} {ids[name, topic]}")
     for partition, (offset, state, _) in found.items():
         if offset is None:
             lines.append(f"# {partition} has no position yet")
@@ -291,8 +335,12 @@ def renamed(document: Document, old: str, new: str) -> Document:
     def name_of(name: str) -> str:
         return new if name == old else name
 
+    def state_of(state: ClusterOffsets) -> ClusterOffsets:
+        said = state.continues
+        return state if said is None else replace(state, continues={**said, "cluster": name_of(said["cluster"])})
+
     cursor = document.cursor
-    clusters: dict[str, ClusterOffsets] = {name_of(name): state for name, state in document.clusters.items()}
+    clusters = {name_of(name): state_of(state) for name, state in document.clusters.items()}
     return replace(
         document,
         clusters=clusters,

@@ -297,7 +297,7 @@ def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tupl
         if quiet_s >= max(wait_s, args.timeout):
             raise ClusterUnavailableError(
                 f"Cluster '{silent[0].cluster}' does not answer, and not everything was read: nothing came for "
-                f"{quiet_s:.0f} s ({silent[0].reason or 'no error is known'}); check its brokers, or give a longer --timeout",
+                f"{quiet_s:.0f} s ({silent[0].reason or 'no error is known'}); check its brokers, or raise --timeout",
                 cluster_id=silent[0].cluster,
             )
 

@@ -11,6 +11,7 @@ from dynamic_kafka.cli.positions import (
     Partition,
     Position,
     check_chosen,
+    ids_of,
     positions,
     positions_text,
     waiting,
@@ -73,6 +74,7 @@ def exported(checkpoint: Checkpoint, source: str, found: Mapping[Partition, Posi
             f"Query {checkpoint.query_id}, batch {checkpoint.last} ({state})",
             "cluster/topic/partition:offset of the next record to read",
         ),
+        ids_of(checkpoint.last_batch().document(source)),
     )
 
 
