@@ -604,6 +604,9 @@ def test_sources_with_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("offsets/1", 'v1\n{}\n{"a": 1}\n{"b": 2}', "has no source of dynamic-kafka among its 2 sources"),
         ("offsets/3", "v1\n{}\n-", "is damaged: the last batch in 'offsets' is 3, and in 'commits' it is 1"),
         ("metadata", "{}", "metadata is damaged: it does not have the id"),
+        ("commits/1", "", "commits/1 is damaged: it does not have the version and the JSON"),
+        ("commits/1", 'v1\n{"nextBatchWat', "commits/1 is damaged"),
+        ("commits/1", '{"nextBatchWatermarkMs":9}', "commits/1 is damaged"),
     ],
 )
 def test_a_damaged_or_foreign_checkpoint(

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.avro import written
@@ -85,11 +86,11 @@ def test_a_cluster_that_falls_silent_ends_the_command(
 ) -> None:
     """After --wait, or --timeout if that is longer; the error names the cluster that did not answer."""
     clock = iter(range(100))
-    monkeypatch.setattr(tail.time, "monotonic", lambda: next(clock) / 10)
-    silent = SimpleNamespace(
+    monkeypatch.setattr(tail, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10))
+    silent: Any = SimpleNamespace(
         cluster="eu", has_answered=has_answered, at_end=at_end, reason="refused", poll=lambda timeout_s: None
     )
-    messages = tail._messages([silent], SimpleNamespace(start=parse_start(start), wait=wait, timeout=0.3))
+    messages = tail._messages([silent], argparse.Namespace(start=parse_start(start), wait=wait, timeout=0.3))
     if not code:
         assert list(messages) == []
         return
