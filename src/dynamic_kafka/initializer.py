@@ -138,8 +138,11 @@ class KafkaOffsetsInitializer:
 
         Args:
             timestamp: Milliseconds since 1970.
+
+        Raises:
+            ValueError: If it is not such a number. In Kafka's requests, negative ones have other meanings.
         """
-        return _Timestamp(timestamp)
+        return _Timestamp(_non_negative(timestamp, "a time in milliseconds since 1970"))
 
     @staticmethod
     def offsets(
@@ -371,7 +374,7 @@ def initializer_from_json(value: Any, *, option: str = "") -> KafkaOffsetsInitia
             f"expected one of {', '.join(_WORDS)}, {{timestamp: <ms>}} or {{<topic>: {{<partition>: <offset>}}}}"
         )
     if set(value) == {"timestamp"} and not isinstance(value["timestamp"], Mapping | str):
-        return _Timestamp(_non_negative(value["timestamp"], "a timestamp in milliseconds"))
+        return KafkaOffsetsInitializer.timestamp(value["timestamp"])
     if isinstance(value.get("timestamps"), list):  # Spark's options by partition, as the offset document keeps them
         times = {
             KafkaTopicPartition(str(t), _partition(p)): _non_negative(ms, "a time") for t, p, ms in value["timestamps"]

@@ -167,3 +167,16 @@ def test_a_login_from_a_file(
     assert written.err.count("\n") == 1
     assert "authentication failed" in written.err
     assert wrong not in written.out + written.err
+
+
+def test_a_user_who_may_not_see_the_transactions(secured: KafkaBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    """The brokers answer that there is none; the missing right is named."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
+    pairs = [*login.items(), ("sasl.password", SECURED_USERS["reader"])]
+    command = ["--prefix", "p", "--bootstrap-servers", secured.bootstrap_servers]
+    command += [word for pair in pairs for word in ("--property", "=".join(pair))]
+    for action in (["list"], ["abort", "--all-open", "--execute"]):
+        assert main(["transactions", *action, *command]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "--transactional-id 'p.dk-' --resource-pattern-type prefixed" in shown.err

@@ -119,6 +119,14 @@ def test_timestamp_is_the_first_record_at_or_after_it() -> None:
     assert resolve(KafkaOffsetsInitializer.timestamp(4001)) == {P0: 15, P1: 5, P2: 0}
 
 
+@pytest.mark.parametrize("wrong", [-1, -2, 2**63, 10**30, "5", 1.5, True, None])
+def test_what_is_no_time_is_refused(wrong: Any) -> None:
+    """Kafka takes -1 for the latest offset and -2 for the earliest one."""
+    with pytest.raises(ValueError, match="is not a time in milliseconds since 1970"):
+        KafkaOffsetsInitializer.timestamp(wrong)
+    assert KafkaOffsetsInitializer.timestamp(2**63 - 1) != KafkaOffsetsInitializer.timestamp(0)
+
+
 def test_timestamp_reads_the_end_before_it_looks_up_times() -> None:
     """A record that arrives between the two questions is then read, never skipped."""
     retriever = FakeRetriever()
@@ -248,9 +256,9 @@ def test_text_of_the_factories() -> None:
         (5, "expected one of earliest"),
         ([], "expected one of earliest"),
         ({}, "expected one of earliest"),
-        ({"timestamp": -1}, "-1 is not a timestamp in milliseconds"),
-        ({"timestamp": True}, "True is not a timestamp"),
-        ({"timestamp": 1.5}, "1.5 is not a timestamp"),
+        ({"timestamp": -1}, "-1 is not a time in milliseconds since 1970"),
+        ({"timestamp": True}, "True is not a time"),
+        ({"timestamp": 1.5}, "1.5 is not a time"),
         ({"committed": "never"}, "'never' is not one of the reset strategies none, earliest, latest"),
         ({"t": 5}, "topic 't': expected a word or"),
         ({"t": "newest"}, "topic 't': expected a word or"),

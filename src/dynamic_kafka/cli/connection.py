@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import time
@@ -26,6 +27,7 @@ __all__ = [
     "add_source",
     "add_timeout",
     "addresses_of",
+    "age",
     "connection_of",
     "count",
     "first_messages",
@@ -47,6 +49,7 @@ _LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<valu
 _ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _SPECIAL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _TURN_S = 0.2
+_DAY_S = 86_400
 _MOST_MESSAGES = 1000
 _MAX_BYTES = 64 * 2**20
 
@@ -279,12 +282,20 @@ def count(text: str) -> int:
     return int(text)
 
 
-def seconds(text: str) -> float:
-    """Parse a time-out for argparse."""
+def age(text: str) -> float:
+    """Parse an age for argparse."""
     try:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 0 < found < 86_400:
+    if not 0 < found < math.inf:
         raise argparse.ArgumentTypeError("expected seconds, a number above 0")
+    return found
+
+
+def seconds(text: str) -> float:
+    """Parse a time-out for argparse."""
+    found = age(text)
+    if found >= _DAY_S:
+        raise argparse.ArgumentTypeError("expected seconds, less than a day")
     return found

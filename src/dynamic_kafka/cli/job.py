@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError, MetadataServiceError, listed
-from dynamic_kafka.initializer import KafkaOffsetsInitializer
+from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.metadata.model import KafkaStream
 from dynamic_kafka.metadata.snapshot import Snapshot, make_snapshot
 from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
@@ -28,12 +28,13 @@ Purpose = Literal["reading", "writing", "exactly-once"]
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster of a query. It reads `topics`, and besides all that match `pattern`."""
+    """A cluster of a query. It reads `topics`, and besides all that match `pattern`; `partitions` are None for all."""
 
     cluster: str
     properties: Mapping[str, str] = field(repr=False)
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
+    partitions: frozenset[KafkaTopicPartition] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,13 @@ def _of_source(settings: SourceSettings) -> Job:
     wanted = settings.subscriber.stream_ids if isinstance(settings.subscriber, StreamSetSubscriber) else frozenset()
     return Job(
         tuple(
-            Target(name, _properties(settings, name, cluster.properties), cluster.topics, settings.pattern)
+            Target(
+                name,
+                _properties(settings, name, cluster.properties),
+                cluster.topics,
+                settings.pattern,
+                settings.partitions,
+            )
             for name, cluster in snapshot.clusters.items()
         ),
         {"reading": True},

@@ -21,6 +21,7 @@ __all__ = [
     "complain",
     "drawn",
     "duration",
+    "json_text",
     "now_ms",
     "printable_json",
     "show_details",
@@ -37,8 +38,13 @@ __all__ = [
 
 def show_json(document: Any) -> None:
     """Write a JSON document."""
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """Return a JSON document as lines for people, with the last line's end."""
     lines = json.dumps(document, indent=2, ensure_ascii=False).split("\n")
-    sys.stdout.write("\n".join(map(printable_json, lines)) + "\n")
+    return "\n".join(map(printable_json, lines)) + "\n"
 
 
 def printable_json(line: str) -> str:

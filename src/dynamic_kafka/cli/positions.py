@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynamic_kafka.continuation import continues_from_json
 from dynamic_kafka.errors import ConfigurationError, listed, suggestion
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.document import ClusterOffsets, Cursor, Document, RetainedTopic
@@ -18,21 +19,32 @@ from dynamic_kafka.source.document.promise import Seen
 
 __all__ = [
     "Change",
+    "Ids",
     "Partition",
     "Position",
     "changes",
     "check_chosen",
+    "ids_of",
+    "other_ids",
+    "parse_ids",
     "parse_position",
     "parse_positions",
     "positions",
     "positions_text",
     "postponed",
     "renamed",
+    "waiting",
     "with_positions",
 ]
 
 _POSITION = re.compile(r"(?P<cluster>.+)/(?P<topic>[^/:\s]+)/(?P<partition>\d+)\s*:\s*(?P<offset>\d+)")
 _MAX_OFFSET = 2**63 - 1
+_ID = re.compile(
+    r"# (?P<cluster>.+?) has the cluster\.id (?P<id>\S+)|# (?P<place>.+/.+) has the topic id (?P<topic_id>\S+)"
+)
+
+Ids = Mapping[tuple[str, str], str]
+"""Kafka's ids: those of topics by cluster and topic, and those of clusters by cluster and ""."""
 
 
 class Partition(NamedTuple):
@@ -88,11 +100,52 @@ def positions(document: Document, *, unfinished: bool) -> dict[Partition, Positi
     return dict(sorted(found.items()))
 
 
+def waiting(document: Document, listed: Mapping[str, Collection[str]] | None = None) -> dict[str, frozenset[str]]:
+    """Return the topics that have no partition in a document yet, by cluster.
+
+    A cluster that never answered may be there without a topic: its topics are not known. A topic that stands by is left out,
+    because its records are read on another cluster. `listed` are more topics to look for, by cluster.
+    """
+    found = {}
+    for name, state in document.clusters.items():
+        parts = [clusters[name] for clusters in document.streams.values() if name in clusters]
+        named = set() if state.discovered else {topic for topics in parts for topic in topics or ()}
+        known = {tp.topic for tp in (*state.ranges, *state.unresolved)}
+        topics = {*state.unseen, *named, *(listed or {}).get(name, ())} - known
+        continues = None if state.continues is None else continues_from_json(state.continues)
+        if continues is not None and continues.cluster in document.clusters:
+            old = document.clusters[continues.cluster]
+            topics = {topic for topic in topics if continues.old_topic(topic) not in old.topics}
+        if topics or (parts and not state.discovered and not known and continues is None):
+            found[name] = frozenset(topics)
+    return found
+
+
 def changes(before: Mapping[Partition, Position], after: Mapping[Partition, Position]) -> list[Change]:
     """Return the partitions with another position or another state, the largest steps back first."""
     keys = [key for key in {**before, **after} if _core(before.get(key)) != _core(after.get(key))]
     found = [Change(key, before.get(key), after.get(key)) for key in keys]
     return sorted(found, key=lambda change: (_step(change), change.partition))
+
+
+def ids_of(document: Document) -> Ids:
+    """Return the ids that a document knows."""
+    found = {(name, ""): state.kafka_id for name, state in document.clusters.items()}
+    for name, state in document.clusters.items():
+        topics = {topic: kept.topic_id for topic, kept in state.retained.items()} | state.topics
+        found |= {(name, topic): topic_id for topic, topic_id in topics.items()}
+    return {key: found_id for key, found_id in found.items() if found_id}
+
+
+def other_ids(before: Ids, after: Ids) -> list[str]:
+    """Return a sentence, without a full stop, for each cluster and topic that is another one on both sides."""
+    return [
+        f"Topic '{topic}' of cluster '{name}' is another one: its topic id was {before[name, topic]}, and is {found}"
+        if topic
+        else f"Cluster '{name}' is another one: its cluster.id was {before[name, topic]}, and is {found}"
+        for (name, topic), found in sorted(after.items())
+        if before.get((name, topic), found) != found
+    ]
 
 
 def _core(position: Position | None) -> tuple[int | None, str] | None:
@@ -137,9 +190,23 @@ def parse_positions(text: str, place: str) -> dict[Partition, int]:
     return found
 
 
-def positions_text(found: Mapping[Partition, Position], comments: Iterable[str]) -> str:
-    """Return positions as a text that `parse_positions` reads. Partitions without a position are comments."""
+def parse_ids(text: str) -> Ids:
+    """Return the ids in a file of positions, which an export has as comments."""
+    found = {}
+    for line in text.splitlines():
+        if match := _ID.fullmatch(line.strip()):
+            name, _, topic = (match["place"] or f"{match['cluster']}/").rpartition("/")
+            found[name, topic] = match["id"] or match["topic_id"]
+    return found
+
+
+def positions_text(found: Mapping[Partition, Position], comments: Iterable[str], ids: Ids) -> str:
+    """Return positions as a text that `parse_positions` reads. Partitions without a position and ids are comments."""
     lines = [f"# {comment}" for comment in comments]
+    known = {(key.cluster, topic) for key in found for topic in ("", key.topic)}
+    for name, topic in sorted(known & ids.keys()):
+        what = f"{name}/{topic} has the topic id" if topic else f"{name} has the cluster.id"
+        lines.append(f"# {what} {ids[name, topic]}")
     for partition, (offset, state, _) in found.items():
         if offset is None:
             lines.append(f"# {partition} has no position yet")
@@ -268,8 +335,12 @@ def renamed(document: Document, old: str, new: str) -> Document:
     def name_of(name: str) -> str:
         return new if name == old else name
 
+    def state_of(state: ClusterOffsets) -> ClusterOffsets:
+        said = state.continues
+        return state if said is None else replace(state, continues={**said, "cluster": name_of(said["cluster"])})
+
     cursor = document.cursor
-    clusters: dict[str, ClusterOffsets] = {name_of(name): state for name, state in document.clusters.items()}
+    clusters = {name_of(name): state_of(state) for name, state in document.clusters.items()}
     return replace(
         document,
         clusters=clusters,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from dynamic_kafka.cli.connection import GROUP
 from dynamic_kafka.cli.output import warn
 from dynamic_kafka.cli.positions import Partition, check_chosen
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError
+from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition, checked_offsets
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
@@ -28,16 +28,19 @@ def parse_target(text: str) -> KafkaOffsetsInitializer:
 
 
 def parse_time_ms(text: str) -> int:
-    """Parse a time for argparse: ISO 8601, in UTC if it has no zone, or milliseconds since 1970."""
-    if text.isdecimal() and len(text) > 8:  # 20261122 is a day
-        return int(text)
+    """Parse a time from 1970 on for argparse: ISO 8601, in UTC if it has no zone, or milliseconds since 1970."""
     try:
-        found = datetime.fromisoformat(text)
+        if text.isdecimal() and len(text) > 8:  # 20261122 is a day
+            found_ms = int(text)
+        else:
+            found = datetime.fromisoformat(text)
+            found_ms = int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+        KafkaOffsetsInitializer.timestamp(found_ms)  # refuses what Kafka would take for something else
     except ValueError:
         raise argparse.ArgumentTypeError(
-            "expected earliest, latest, a time such as 2026-11-22T20:00Z, or milliseconds since 1970"
+            "expected earliest, latest, a time from 1970 on such as 2026-11-22T20:00Z, or milliseconds since 1970"
         ) from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return found_ms
 
 
 def reset_document(
@@ -55,7 +58,7 @@ def reset_document(
         The document with the topics as they are today, and the new positions.
 
     Raises:
-        ConfigurationError: If the document does not have a cluster or topic.
+        ConfigurationError: If the document does not have a cluster or topic, or no partition of what is chosen.
         ClusterUnavailableError: If a cluster does not answer, or does not have a topic.
         CheckpointError: If another cluster answers.
     """
@@ -72,6 +75,13 @@ def reset_document(
             with closing(connection):
                 states[name], offsets = _reset(name, state, asked, target, connection)
             found |= {Partition(name, topic, partition): offset for (topic, partition), offset in offsets.items()}
+        elif topics is None and (clusters is None or name in clusters):
+            warn(f"cluster '{name}' has no positions in the checkpoint that could be reset")
+    if not found:
+        raise ConfigurationError(
+            "No partition of the checkpoint is chosen, so nothing would change; dynamic-kafka offsets show has the "
+            "positions to choose from with --cluster and --topic"
+        )
     return replace(document, clusters=states), found
 
 

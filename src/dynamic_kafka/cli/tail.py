@@ -150,7 +150,12 @@ def _settings(args: argparse.Namespace) -> SourceSettings:
 
 
 class _Tail:
-    """The consumer of one cluster: where it begins, and the ends of the partitions at the start."""
+    """The consumer of one cluster: where it begins, and the ends of the partitions at the start.
+
+    Attributes:
+        cluster: The name of the cluster.
+        has_answered: Whether a message, or the end of a partition, has come.
+    """
 
     def __init__(
         self,
@@ -160,6 +165,7 @@ class _Tail:
         ends: Mapping[KafkaTopicPartition, int],
     ) -> None:
         self.cluster = cluster
+        self.has_answered = False
         consumer = ClientSettings(QUESTIONS, {"group.id": GROUP, "enable.partition.eof": "true"})
         self._clients = ClusterClients(properties, consumer=consumer)
         self._open = {tp for tp, start in starts.items() if start < ends.get(tp, 0)}
@@ -170,6 +176,11 @@ class _Tail:
     def at_end(self) -> bool:
         """Return whether everything that was there at the start has come."""
         return not self._open
+
+    @property
+    def reason(self) -> str:
+        """Return what the client has heard of the brokers; "" if nothing is wrong."""
+        return self._clients.reason()
 
     def poll(self, timeout_s: float) -> Message | None:
         """Return the next message; None if none comes in time.
@@ -187,10 +198,12 @@ class _Tail:
         error = message.error()
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
+                self.has_answered = True
                 self._open.discard(tp)
             elif not error.retriable() and message.topic() is not None:
                 raise self._failed(error, tp)
             return None
+        self.has_answered = True
         if int(message.offset() or 0) + 1 >= self._ends.get(tp, 0):
             self._open.discard(tp)
         return message
@@ -258,9 +271,14 @@ def _starts(
 
 
 def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tuple[_Tail, Message]]:
-    """Yield messages as they come, from all clusters in turn."""
+    """Yield messages as they come, from all clusters in turn.
+
+    Raises:
+        ClusterUnavailableError: If a cluster stays silent for `--timeout`, and longer than `--wait`.
+    """
     follows = args.start.kind == "latest"
-    waits_until = time.monotonic() + (args.wait or 0.0)
+    wait_s = args.wait or 0.0
+    last_s = time.monotonic()
     timeout_s = _POLL_S / len(tails)
     while True:
         sys.stdout.flush()  # for the next program of a pipe
@@ -268,11 +286,20 @@ def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tupl
             message = tail.poll(timeout_s)
             while message is not None:
                 yield tail, message
-                waits_until = time.monotonic() + (args.wait or 0.0)
+                last_s = time.monotonic()
                 message = tail.poll(0)
-        at_end = follows or all(tail.at_end for tail in tails)
-        if at_end and time.monotonic() >= waits_until and not (follows and args.wait is None):
+        if follows and args.wait is None:
+            continue
+        quiet_s = time.monotonic() - last_s
+        silent = [tail for tail in tails if not (tail.has_answered if follows else tail.at_end)]
+        if not silent and quiet_s >= wait_s:
             return
+        if quiet_s >= max(wait_s, args.timeout):
+            raise ClusterUnavailableError(
+                f"Cluster '{silent[0].cluster}' does not answer, and not everything was read: nothing came for "
+                f"{quiet_s:.0f} s ({silent[0].reason or 'no error is known'}); check its brokers, or raise --timeout",
+                cluster_id=silent[0].cluster,
+            )
 
 
 # --- showing ------------------------------------------------------------------------------------------------------------

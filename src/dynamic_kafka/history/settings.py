@@ -79,7 +79,7 @@ _CHECKPOINT = Option(
 )
 _TIMESTAMP = Option(
     "history.switch.timestamp-millis",
-    integer(at_least=0, expected="milliseconds since 1970"),
+    integer(at_least=0, at_most=2**63 - 1, expected="milliseconds since 1970"),
     doc="The time of the switch, in milliseconds since 1970, with the switch `timestamp`: the history is read up to it, and "
     "Kafka from it on.",
 )

@@ -204,8 +204,11 @@ def _topic_partitions(value: str) -> frozenset[KafkaTopicPartition]:
     return partitions
 
 
+_MAX_LONG = 2**63 - 1
+
+
 def _non_negative(value: Any) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _MAX_LONG:
         raise ValueError
     return value
 
@@ -300,7 +303,7 @@ def _specific_offsets(value: str) -> dict[int, int]:
     return found
 
 
-_MILLISECONDS = integer(at_least=0, expected="milliseconds since 1970")
+_MILLISECONDS = integer(at_least=0, at_most=_MAX_LONG, expected="milliseconds since 1970")
 _OFFSETS = non_blank(
     'earliest, latest, committed, or JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 )

@@ -30,6 +30,7 @@ from dynamic_kafka.cli.transactions.verdicts import (
 )
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionDescription, TransactionState
+from dynamic_kafka.kafka.transactions.connection import BrokerError
 from dynamic_kafka.sink.log.chain import Chain, State, Transaction
 
 HERE = {"kafka": {"bootstrap.servers": "here:9092"}}
@@ -71,6 +72,7 @@ class Cluster:
         self.can_claim = True
         self.closed = 0
         self.error: Exception | None = None
+        self.denied: Exception | None = None
 
     def client(self, cluster_id: str, properties: Mapping[str, str], *, timeout_ms: int) -> Cluster:
         """In the place of TransactionClient."""
@@ -104,6 +106,8 @@ class Cluster:
 
     def describe(self, ids: Collection[str]) -> dict[str, TransactionDescription | None]:
         """See TransactionClient."""
+        if self.denied is not None and ids:
+            raise self.denied
         return {name: self.transactions.get(name) for name in ids}
 
     def end_all(self, transactions: Sequence[tuple[str, int, int]], *, commit: bool) -> list[EndResult]:
@@ -203,6 +207,22 @@ def test_list_with_nothing_open(cluster: Cluster, run: Run) -> None:
         "No open transactions of the prefix 'orders'.\n"
         "Commit log: the topic '__dynamic-kafka-commits-orders' does not exist\n"
     )
+
+
+@pytest.mark.parametrize(
+    "action", [["list"], ["list", "--all"], ["abort", "--all-open"], ["abort", "--all-open", "--execute"]]
+)
+def test_what_the_user_may_not_see_is_not_nothing(cluster: Cluster, run: Run, action: list[str]) -> None:
+    """Brokers leave out the ids that the user may not describe, so one of the prefix is asked for."""
+    cluster.transactions = {}
+    cluster.denied = ClusterUnavailableError("refused", cluster_id="kafka")
+    assert run(*action, *ORDERS)[::2] == (1, "dynamic-kafka: error: refused\n")
+    cluster.denied.__cause__ = BrokerError(53, "orders.dk-doctor")
+    code, out, err = run(*action, *ORDERS)
+    assert (code, out) == (1, "")
+    assert "It is not known whether transactions of the prefix 'orders' are open" in err
+    assert "--operation Describe --transactional-id 'orders.dk-' --resource-pattern-type prefixed" in err
+    assert run("list", "--all", *CONNECT)[:2] == (0, "No open transactions that this user may describe.\n")
 
 
 def test_list_shows_what_is_decided_and_gone(cluster: Cluster, run: Run) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +20,12 @@ from tests.observed import cluster, source, topic
 
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag import command as lag
+from dynamic_kafka.cli.lag import of_checkpoint
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag, exceeds, rows_of
 from dynamic_kafka.cli.lag.of_checkpoint import properties_for
 from dynamic_kafka.cli.lag.of_query import look_of
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.server import MetricsServer
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
@@ -150,6 +153,17 @@ def test_sums_add_up(found: list[tuple[str, str, int | None]]) -> None:
         assert sum(row.partitions for row in rows) == len(look.partitions)
 
 
+def test_an_age_that_lacks_some_is_a_least_one() -> None:
+    """Of partitions with something to read; the text says so, and JSON counts them. Without any known age there is none."""
+    look = Look(0, (part("a/t", 0, 9, 5.0), part("a/t", 1, 2), part("a/u", 0, 0, 0.0), part("a/u", 1, 2)))
+    assert (look.seconds, look.ageless) == (5.0, 2)
+    rows = {row.key[1]: (row.seconds, row.ageless, lag._shown(row, "topic")["AGE"]) for row in rows_of([look], "topic")}
+    assert rows == {"t": (5.0, 1, "at least 5 s"), "u": (None, 1, None)}
+    assert "the oldest one to read is at least 5 s old" in lag._sentence(look)
+    document = lag._document(look, rows_of([look], "topic"), "topic")
+    assert [document["unknown_ages"], *(row["unknown_ages"] for row in document["rows"])] == [2, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("partitions", "max_lag", "max_seconds", "said"),
     [
@@ -191,13 +205,66 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint after batch 0, of a cluster at an address where nothing listens."""
-    state = ClusterOffsets("id-1", {"bootstrap.servers": "127.0.0.1:1"}, topics={"t": ""})
-    state.ranges = {KafkaTopicPartition("t", p): (0, 10) for p in (0, 1)}
-    document = Document({"s": {"ewr": frozenset({"t"})}}, {"ewr": state})
-    for folder, text in (("offsets", f"v1\n{{}}\n{json.dumps(encode(document))}"), ("commits", "v1\n{}")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "0").write_text(text)
-    return tmp_path
+    return written(tmp_path, ewr=state_of("127.0.0.1:1", ("t", 0), ("t", 1)))
+
+
+def state_of(servers: str, *partitions: tuple[str, int], **more: Any) -> ClusterOffsets:
+    """A cluster's part of a document, with positions at offset 10."""
+    ranges = {KafkaTopicPartition(*tp): (0, 10) for tp in partitions}
+    return ClusterOffsets("", {"bootstrap.servers": servers}, topics={t: "" for t, _ in ranges}, ranges=ranges, **more)
+
+
+def written(folder: Path, **clusters: ClusterOffsets) -> Path:
+    """A checkpoint after batch 0."""
+    document = Document({"s": {name: frozenset(state.topics) for name, state in clusters.items()}}, clusters)
+    for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(encode(document))}"), ("commits", "v1\n{}")):
+        (folder / name).mkdir()
+        (folder / name / "0").write_text(text)
+    return folder
+
+
+def test_a_cluster_that_was_never_reached_is_unknown(run: Run, tmp_path: Path) -> None:
+    """No topic of it is known, so it has a row of its own, and the exit code says so."""
+    code, out, _ = run(str(written(tmp_path, mia=ClusterOffsets(since_ms=5))), "--output", "json")
+    found = json.loads(out)
+    assert (code, list(found["unreachable"]), found["rows"][0]["lag"]) == (1, ["mia"], None)
+    assert "has not reached it yet" in found["rows"][0]["note"]
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ([], [("t", 1), ("unseen", 0), ("unseen", 1)]),
+        (["subscribe=t,listed"], [("listed", 0), ("listed", 1), ("t", 1), ("unseen", 0), ("unseen", 1)]),
+        (["subscribePattern=listed|t"], [("listed", 0), ("listed", 1), ("t", 1), ("unseen", 0), ("unseen", 1)]),
+        (['assign={"t": [0], "unseen": [0]}'], [("unseen", 0)]),
+    ],
+)
+def test_what_the_checkpoint_does_not_have_is_unknown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], others: list[tuple[str, int]]
+) -> None:
+    """Partitions beside those with a position, topics that were never seen, and what only the options name."""
+    infos = {name: TopicInfo("", (1, 1)) for name in ("t", "unseen", "listed")}
+    connection = SimpleNamespace(
+        kafka_id=lambda: "",
+        topics=lambda names: ({name: infos[name] for name in names}, frozenset()),
+        matching_topics=lambda pattern: {name for name in infos if pattern.fullmatch(name)},
+        available_ends=lambda tps, _: dict.fromkeys(tps, 10),
+        close=lambda: None,
+    )
+    monkeypatch.setattr(of_checkpoint, "ClusterConnection", lambda *_, **__: connection)
+    place = written(tmp_path, ewr=state_of("here:1", ("t", 0), discovered=True, unseen={"unseen": 0}))
+    given = [word for option in options for word in ("-o", "kafka.bootstrap.servers=here:1", "-o", option)]
+    code, out, _ = run(str(place), "--by", "partition", "--output", "json", *given)
+    rows = sorted((row["topic"], row["partition"], row["lag"]) for row in json.loads(out)["rows"])
+    assert (code, rows) == (1, sorted([("t", 0, 0), *((*tp, None) for tp in others)]))
+
+
+def test_a_cluster_that_only_the_options_name_is_unknown(run: Run, checkpoint: Path) -> None:
+    """It has no positions to compare with."""
+    code, out, _ = run(str(checkpoint), "-o", "kafka.bootstrap.servers=a:1", "-o", "subscribe=t", "--timeout", "0.1")
+    assert code == 1
+    assert "the checkpoint has no positions in it" in out
 
 
 def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: Path) -> None:
@@ -243,6 +310,8 @@ def test_wrong_properties_of_one_cluster_are_its_reason(run: Run, checkpoint: Pa
         (["/c", "--query", "q"], "--query is for --url"),
         (["/c", "--max-lag", "-1"], "expected a whole number"),
         (["/c", "--once", "--watch", "1"], "not allowed with"),
+        (["/c", "--watch", "86400"], "less than a day"),
+        (["/c", "--max-seconds", "inf"], "expected seconds"),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
@@ -251,6 +320,13 @@ def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
     assert (code, out) == (2, "")
     assert said in err
     assert "hunter2" not in err
+
+
+def test_an_age_may_be_days(run: Run, checkpoint: Path) -> None:
+    """Unlike a time-out."""
+    code, _, err = run(str(checkpoint), "--max-seconds", "864000", "--timeout", "0.1")
+    assert code == 1
+    assert "the lag of 2 partitions is not known" in err
 
 
 def test_what_is_no_checkpoint(run: Run, tmp_path: Path) -> None:

@@ -14,21 +14,25 @@ import fsspec
 import pytest
 
 from dynamic_kafka.cli.main import main
+from dynamic_kafka.cli.offsets import evidence
 from dynamic_kafka.cli.positions import (
     Partition,
     Position,
     changes,
+    parse_ids,
     parse_position,
     parse_positions,
     positions,
     positions_text,
     renamed,
+    waiting,
     with_positions,
 )
 from dynamic_kafka.errors import CheckpointError, ConfigurationError
 from dynamic_kafka.files import open_files
 from dynamic_kafka.history.model import FrozenHistory, HistoryFile
 from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.sink.log.chain import Chain, State
 from dynamic_kafka.source.document.checkpoint import read_checkpoint
 from dynamic_kafka.source.document.document import HistoryStage
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
@@ -142,6 +146,32 @@ def test_states_say_what_is_special_about_a_partition() -> None:
     assert found.clusters["eu"].retained["c"].offsets == {0: 77}
 
 
+@pytest.mark.parametrize(
+    ("state", "listed", "found"),
+    [
+        (ClusterOffsets(discovered=True), None, {}),
+        (ClusterOffsets(since_ms=5), None, {"us": {"named"}}),
+        (ClusterOffsets(discovered=True, unseen={"later": 1}), {"more"}, {"us": {"later", "more"}}),
+        (cluster({("named", 0): (0, 1)}, discovered=True), {"named"}, {}),
+        (ClusterOffsets(discovered=True, unresolved={KafkaTopicPartition("named", 0): 1}), {"named"}, {}),
+        (
+            ClusterOffsets(continues={"cluster": "eu", "by": "records", "topics": {"orders": "named"}}),
+            {"x"},
+            {"us": {"x"}},
+        ),
+    ],
+)
+def test_what_waits_for_its_first_positions(
+    state: ClusterOffsets, listed: set[str] | None, found: Mapping[str, set[str]]
+) -> None:
+    """Topics that were never seen, or are named and not there; not one that stands by for another cluster."""
+    both = Document({"s": {"us": frozenset({"named"})}}, {"us": state, "eu": cluster({("orders", 0): (0, 1)})})
+    assert waiting(both, None if listed is None else {"us": listed}) == found
+    if not listed:
+        unnamed = replace(both, streams={"s": {"us": None}})
+        assert waiting(unnamed) == ({} if state.discovered else {"us": set()})
+
+
 def test_a_change_after_a_finished_batch_reads_nothing_and_keeps_the_chain() -> None:
     """Every range is empty, and the document says where the chain is broken."""
     edited = with_positions(SECOND, {Partition("eu", "orders", 0): 3}, unfinished=False)
@@ -197,6 +227,8 @@ def test_a_cluster_that_is_renamed_keeps_everything() -> None:
     assert found.clusters == {"europe": closed.clusters["eu"]}
     assert found.streams == {"s": {"europe": None}}
     check_chain(SECOND, found)
+    moving = Document(clusters={"us": ClusterOffsets(continues={"cluster": "eu", "by": "records"}), **SECOND.clusters})
+    assert renamed(moving, "eu", "europe").clusters["us"].continues == {"cluster": "europe", "by": "records"}
     for old, new, message in (
         ("us", "x", "does not know"),
         ("eu", "eu", "has a cluster 'eu' already"),
@@ -213,7 +245,9 @@ def test_positions_as_text_come_back() -> None:
         Partition("eu", "t", 0): Position(None, "waiting"),
         Partition("eu", "u", 0): Position(8, "retained"),
     }
-    text = positions_text(found, ["one", "two"])
+    ids = {("eu", ""): "E", ("eu", "t"): "T", ("a:9092, b/c", ""): "A", ("a:9092, b/c", "orders"): "O", ("us", ""): "U"}
+    text = positions_text(found, ["one", "two"], ids)
+    assert parse_ids(text) == {key: known for key, known in ids.items() if key[0] != "us"}
     assert parse_positions(f"\n{text}\n", "file") == {key: p.offset for key, p in found.items() if p.offset is not None}
     assert parse_position(" a:9092, b/c/orders/3 : 5 ") == (Partition("a:9092, b/c", "orders", 3), 5)
     for line, message in (
@@ -253,6 +287,25 @@ def test_show_says_where_reading_goes_on(folder: Folder, capsys: pytest.CaptureF
     assert folder.run("show", "--batch", "0", "--topic", "orders", "--cluster", "eu") == 0
     assert "These are the positions after batch 0" in capsys.readouterr().out
     assert folder.run("show", "--topic", "order") == 2
+
+
+def test_show_has_what_waits_for_its_first_positions(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cluster that never answered, and a topic that was never seen; also if there is a row for each topic only."""
+    ranges = {("orders", i): (0, 10) for i in range(60)}
+    for some, rows in ((dict(list(ranges.items())[:2]), 5), (ranges, 4)):
+        state = cluster(some, discovered=True, unseen={"later": 0})
+        folder.batch(1, Document({"s": {"eu": None, "us": None}}, {"eu": state, "us": ClusterOffsets(since_ms=5)}))
+        assert folder.run("show") == 0
+        shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert [(row[:2], row[-1]) for row in shown[1:3]] == [(["eu", "later"], "waiting"), (["us", "-"], "waiting")]
+        assert len(shown) == rows + 1
+    assert folder.run("show", "--cluster", "us", "--output", "json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert entry == {
+        "cluster": "us", "topic": None, "partition": None, "position": None, "planned": 0, "state": "waiting",
+    }  # fmt: skip
+    assert folder.run("show", "--topic", "later") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_show_says_that_a_batch_runs_again(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,11 +348,39 @@ def test_diff_compares_batches_checkpoints_and_files(
     assert "No differences between" in capsys.readouterr().out
     other = Folder(tmp_path / "other")
     other.batch(0, FIRST)
+    assert folder.run("export", "--output", "json", "--file", str(exported)) == 0
+    assert json.loads(exported.read_text()) == {"eu/orders/0": 15, "eu/orders/1": 20}
     assert folder.run("diff", str(other.path), "--output", "json") == 0
     found = json.loads(capsys.readouterr().out)["changes"]
     assert [(c["partition"], c["before"], c["after"]) for c in found] == [(0, 10, 15)]
     assert other.run("diff") == 1
     assert "has only one batch" in capsys.readouterr().err
+
+
+def test_positions_of_another_cluster_or_topic_are_told_apart(
+    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By Kafka's ids, if both sides have them: they are a difference, and an import of them is refused."""
+    other, exported = Folder(tmp_path / "other"), tmp_path / "positions.txt"
+    other.batch(0, document({("orders", 0): (0, 15), ("orders", 1): (0, 20)}, kafka_id="id-new"))
+    assert other.run("export", "--file", str(exported)) == 0
+    for given in (str(other.path), str(exported)):
+        assert folder.run("diff", given) == 0
+        shown = capsys.readouterr().out
+        assert "Cluster 'eu' is another one: its cluster.id was id-new, and is id-eu.\n1 difference between" in shown
+    assert folder.run("import", str(exported), "--execute") == 1
+    assert "has positions in other logs than the checkpoint. Cluster 'eu' is another one" in capsys.readouterr().err
+    for old, new in (("# eu has", "# us has"), ("topic id topic-id", "topic id other")):
+        exported.write_text(exported.read_text().replace(old, new))
+        assert folder.run("import", str(exported)) == int(new != "# us has")
+    assert "Topic 'orders' of cluster 'eu' is another one: its topic id was other" in capsys.readouterr().err
+
+
+def test_diff_says_that_the_last_batch_runs_again(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    """The positions after it are not those of the next start."""
+    folder.batch(2, document({("orders", 0): (15, 18), ("orders", 1): (20, 21)}), finished=False)
+    assert folder.run("diff") == 0
+    assert "Batch 2 is not finished. The next start runs it again from where it begins" in capsys.readouterr().out
 
 
 # --- changes ------------------------------------------------------------------------------------------------------------
@@ -313,6 +394,7 @@ def test_a_change_is_shown_and_not_made_without_execute(folder: Folder, capsys: 
     assert shown.splitlines()[1].split() == ["eu", "orders", "0", "15", "3", "12", "offsets", "back"]
     assert "5 offsets forward" in shown
     assert "The query last wrote 2 h 0 min ago. That is no proof that it is stopped" in shown
+    assert "The offsets are not compared with the logs" in shown
     assert "Dry run, nothing was changed: add --execute to change 2 partitions." in shown
     assert folder.files() == before
 
@@ -365,6 +447,16 @@ def test_nothing_to_change(folder: Folder, capsys: pytest.CaptureFixture[str]) -
     assert folder.run("set", "eu/orders/0:15", "--execute") == 0
     assert "Nothing to change" in capsys.readouterr().out
     assert folder.files() == before
+
+
+def test_an_import_of_no_position_is_refused(
+    folder: Folder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty file is hardly meant."""
+    empty = tmp_path / "positions.txt"
+    empty.write_text("# nothing\n")
+    assert folder.run("import", str(empty), "--execute") == 2
+    assert "has no positions, so nothing would change" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("ages_s", "code"), [((7200, 30), 1), ((7200, 3000), 1), ((7200, 7000), 0)])
@@ -454,6 +546,20 @@ def test_positions_come_from_standard_input_too(folder: Folder, monkeypatch: pyt
     assert folder.run("import", "no-such-file") == 2
 
 
+def test_what_the_commit_log_proves_is_not_forced(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it does not show is a matter of the user's word."""
+    folder.batch(2, document({("orders", 0): (15, 18), ("orders", 1): (20, 20)}), finished=False)
+    monkeypatch.setattr(evidence, "supersede_claim", lambda *_: None)
+    forced = ["eu/orders/0:16", "--rewrite-unfinished", "--sink-prefix", "p", "--force"]
+    for batch, code in ((2, 1), (0, 0)):
+        chain = Chain(1, State("c", 1, "finished", QUERY, batch, applied={QUERY: batch}))
+        monkeypatch.setattr(evidence, "read_commit_log", lambda *_, chain=chain, **__: chain)
+        assert folder.run("set", *forced) == code
+        assert ("Refused: Batch 2 is decided or published" in capsys.readouterr().out) == bool(code)
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------------------
 
 
@@ -498,6 +604,9 @@ def test_sources_with_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("offsets/1", 'v1\n{}\n{"a": 1}\n{"b": 2}', "has no source of dynamic-kafka among its 2 sources"),
         ("offsets/3", "v1\n{}\n-", "is damaged: the last batch in 'offsets' is 3, and in 'commits' it is 1"),
         ("metadata", "{}", "metadata is damaged: it does not have the id"),
+        ("commits/1", "", "commits/1 is damaged: it does not have the version and the JSON"),
+        ("commits/1", 'v1\n{"nextBatchWat', "commits/1 is damaged"),
+        ("commits/1", '{"nextBatchWatermarkMs":9}', "commits/1 is damaged"),
     ],
 )
 def test_a_damaged_or_foreign_checkpoint(

@@ -144,8 +144,8 @@ def test_a_claim_is_superseded_while_the_batch_is_not_decided(log: Log, status: 
 
 
 def test_what_the_user_forces_holds_while_the_log_says_the_same(log: Log) -> None:
-    """The word is about what was shown: a batch that was published then may be changed, with --force."""
-    known = asked(log, {"Q": 41}, 41)
+    """The word is about what was shown: a batch of which the log does not show whether it is published."""
+    known = asked(log, {"Q": 39}, 41)
     assert known.against
     supersede_claim(ARGS, "Q", 41, known)
     assert log.superseded == 1

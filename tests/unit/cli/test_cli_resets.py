@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from types import SimpleNamespace
 
 import pytest
 
 from dynamic_kafka.cli import resets
 from dynamic_kafka.cli.positions import Partition
+from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
 from dynamic_kafka.source.document.evidence import Anchor, Marks, RecordPrint
@@ -43,3 +45,26 @@ def test_what_is_known_of_copies_goes_with_the_topic(monkeypatch: pytest.MonkeyP
     assert found.clusters["eu"].marks.keys() == found.clusters["eu"].anchors.keys() == {KEPT}
     assert wanted == {Partition("eu", "kept", 0): 0, Partition("eu", "made again", 0): 0}
     assert state.marks.keys() == state.anchors.keys() == set(both)
+
+
+@pytest.mark.parametrize(("clusters", "topics"), [(["us"], None), (["us"], ["kept"]), (["eu"], ["there"])])
+def test_a_reset_of_no_partition_is_refused(clusters: list[str], topics: list[str] | None) -> None:
+    """A cluster that never answered, and a topic of another cluster: no cluster is asked."""
+    document = Document(
+        clusters={
+            "eu": ClusterOffsets(topics={"kept": ""}, ranges={KEPT: (0, 1)}),
+            "us": ClusterOffsets(since_ms=5),
+            "as": ClusterOffsets(topics={"there": ""}),
+        }
+    )
+    with pytest.raises(ConfigurationError, match="No partition of the checkpoint is chosen"):
+        resets.reset_document(
+            document, KafkaOffsetsInitializer.earliest(), clusters=clusters, topics=topics, properties={}, timeout_ms=1
+        )
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1900-01-01", "9" * 23, "9" * 5000, "yesterday"])
+def test_what_is_no_time_from_1970_on_is_wrong_usage(text: str) -> None:
+    """Kafka would take -1 for the latest offset."""
+    with pytest.raises(argparse.ArgumentTypeError, match="a time from 1970 on"):
+        resets.parse_target(text)

@@ -6,15 +6,18 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.streams.checks import check_streams
+from dynamic_kafka.cli.streams.command import _topics_found as topics_found
 from dynamic_kafka.cli.streams.next_start import TopicChange, topic_changes
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.metadata.model import ClusterMetadata, KafkaStream
+from dynamic_kafka.source.configure import configure_source
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic
 from dynamic_kafka.source.rules.model import ClusterView
 
@@ -95,6 +98,38 @@ def test_names_that_are_hard_to_tell_apart_and_what_is_empty() -> None:
         ("warning", "stream 'none'", "it has no cluster, so nothing is read"),
         ("warning", "stream 'Orders', 'orders'", "these names differ only in case or blanks, and are different ones"),
     ]
+
+
+def test_topics_by_a_pattern_are_not_listed() -> None:
+    """They are read all the same."""
+    assert check_streams([stream("kafka", kafka=(set(), {}))], None, by_pattern=True) == []
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"), [((), ["no topic matches the pattern 'o.*', so nothing is read"]), (("o",), [])]
+)
+def test_a_pattern_that_matches_nothing_is_said(topics: tuple[str, ...], said: list[str]) -> None:
+    """It is accepted, and hardly meant."""
+    settings = configure_source({"kafka.bootstrap.servers": "here:1", "subscribePattern": "o.*"})
+    seen: Any = SimpleNamespace(
+        streams={},
+        desired={"kafka": SimpleNamespace(topics=frozenset(topics))},
+        views={"kafka": ClusterView("K", {}, {}, {})},
+    )
+    view: Any = SimpleNamespace(monitors={})
+    assert [f.what for f in topics_found(settings, seen, view) if f.result == "warning"] == said
+
+
+def test_a_document_without_streams_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A query would stop reading all; the counts are shown as well, but not of a document that is none."""
+    assert validate(tmp_path, "[]") == 0
+    shown = capsys.readouterr().out
+    assert "there is no stream: a query would stop reading all" in shown
+    assert shown.endswith("0 streams, 0 clusters, 0 topics: 0 errors, 1 warning\n")
+    assert validate(tmp_path, "[]", "--strict") == 1
+    capsys.readouterr()
+    assert validate(tmp_path, "- [") == 1
+    assert "0 streams" not in capsys.readouterr().out
 
 
 def test_streams_that_contradict_each_other_are_an_error() -> None:

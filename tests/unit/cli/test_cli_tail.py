@@ -7,14 +7,17 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.avro import written
 
+from dynamic_kafka.cli import tail
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.cli.message_text import decoder_of, text_of
 from dynamic_kafka.cli.tail import parse_start
-from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 
 AVRO = {
     "type": "record",
@@ -65,6 +68,35 @@ def framed(schema_id: int, data: bytes) -> bytes:
 def avro(record: object) -> bytes:
     """A message by the schema 1."""
     return framed(1, written(AVRO, record))
+
+
+@pytest.mark.parametrize(
+    ("start", "wait", "has_answered", "at_end", "code"),
+    [
+        ("earliest", 0.1, 1, 0, 1),
+        ("earliest", None, 1, 0, 1),
+        ("earliest", 0.1, 0, 1, 0),
+        ("latest", 0.1, 0, 1, 1),
+        ("latest", 0.1, 1, 1, 0),
+        ("latest", 0.4, 0, 1, 1),
+    ],
+)
+def test_a_cluster_that_falls_silent_ends_the_command(
+    start: str, wait: float | None, has_answered: int, at_end: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After --wait, or --timeout if that is longer; the error names the cluster that did not answer."""
+    clock = iter(range(100))
+    monkeypatch.setattr(tail, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10))
+    silent: Any = SimpleNamespace(
+        cluster="eu", has_answered=has_answered, at_end=at_end, reason="refused", poll=lambda timeout_s: None
+    )
+    messages = tail._messages([silent], argparse.Namespace(start=parse_start(start), wait=wait, timeout=0.3))
+    if not code:
+        assert list(messages) == []
+        return
+    with pytest.raises(ClusterUnavailableError, match=r"Cluster 'eu' does not answer, .*\(refused\)"):
+        list(messages)
+    assert next(clock) == max(wait or 0, 0.3) * 10 + 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dynamic_kafka.cli.connection import (
     add_property_arguments,
     add_source,
     add_timeout,
+    age,
     count,
     options_of,
     properties_of,
@@ -64,7 +65,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--max-lag", metavar="N", type=count, help="exit with 1 if the lag of all is more")
     parser.add_argument(
-        "--max-seconds", metavar="S", type=seconds, help="exit with 1 if the oldest record to read is older"
+        "--max-seconds", metavar="S", type=age, help="exit with 1 if the oldest record to read is older"
     )
     add_option_arguments(parser)
     add_property_arguments(parser)
@@ -150,11 +151,17 @@ def _shown(row: Row, by: By) -> dict[str, Any]:
         cells |= {"PARTITIONS": row.partitions}
     return cells | {
         "LAG": "unknown" if row.lag is None else f"{row.lag} + unknown" if row.unknown else row.lag,
-        "AGE": None if row.seconds is None else duration(int(row.seconds * 1000)),
+        "AGE": _age(row),
         "TREND": _trend(row),
         "CLEAR IN": None if row.clear_s is None else duration(int(row.clear_s * 1000)),
         "NOTE": row.note,
     }
+
+
+def _age(found: Row | Look) -> str | None:
+    if found.seconds is None:
+        return None
+    return f"{'at least ' if found.ageless else ''}{duration(int(found.seconds * 1000))}"
 
 
 def _trend(row: Row) -> str | None:
@@ -169,7 +176,7 @@ def _trend(row: Row) -> str | None:
 
 
 def _sentence(now: Look) -> str:
-    age = "" if not now.seconds else f", the oldest one to read is {duration(int(now.seconds * 1000))} old"
+    age = f", the oldest one to read is {_age(now)} old" if now.seconds else ""
     lost = f"; not known: {now.unknown} partitions" if now.unknown else ""
     silent = f" (clusters: {len(now.silent)})" if now.silent else ""
     return f"Records to read: {now.lag} in {len(now.partitions) - now.unknown} partitions{age}{lost}{silent}"
@@ -182,6 +189,7 @@ def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
         "by": by,
         "lag": now.lag,
         "age_s": now.seconds,
+        "unknown_ages": now.ageless,
         "partitions": len(now.partitions),
         "unknown_partitions": now.unknown,
         "unreachable": dict(now.silent),
@@ -193,6 +201,7 @@ def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
                 "unknown_partitions": row.unknown,
                 "lag": row.lag,
                 "age_s": row.seconds,
+                "unknown_ages": row.ageless,
                 "lag_per_s": row.per_second,
                 "lag_swing": None if row.swing is None else list(row.swing),
                 "clear_s": row.clear_s,

@@ -76,6 +76,11 @@ class Look:
         """Return the greatest age of a next record; None if it is not known of any partition that has one."""
         return _seconds(self.partitions)
 
+    @property
+    def ageless(self) -> int:
+        """Return the number of partitions that have a next record of an age that is not known."""
+        return _ageless(self.partitions)
+
 
 class Row(NamedTuple):
     """The lag of a cluster, a topic or a partition.
@@ -93,6 +98,7 @@ class Row(NamedTuple):
         note: Why something is not known, or which partition has most of the lag.
         position: The position, for a partition.
         end: The end, for a partition.
+        ageless: The number of partitions that have a next record of an age that is not known.
     """
 
     key: Key
@@ -106,6 +112,7 @@ class Row(NamedTuple):
     swing: tuple[int, int] | None = None
     position: int | None = None
     end: int | None = None
+    ageless: int = 0
 
 
 def rows_of(looks: Sequence[Look], by: By) -> list[Row]:
@@ -134,9 +141,8 @@ def exceeds(look: Look, max_lag: int | None, max_seconds: float | None) -> str:
         return f"the oldest record to read is {look.seconds:.0f} s old, more than {max_seconds:g} s"
     if look.unknown or look.silent:
         return f"the lag of {look.unknown} partitions is not known"
-    without_age = sum(bool(p.lag) and p.seconds is None for p in look.partitions)
-    if max_seconds is not None and without_age:
-        return f"the age of the next record is not known for {without_age} partitions"
+    if max_seconds is not None and look.ageless:
+        return f"the age of the next record is not known for {look.ageless} partitions"
     return ""
 
 
@@ -170,12 +176,17 @@ def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tu
         swing,
         one.position if one is not None else None,
         one.end if one is not None else None,
+        _ageless(some),
     )
 
 
-def _seconds(some: Iterable[PartitionLag]) -> float | None:
-    ages = [p.seconds for p in some if p.seconds is not None]
-    return max(ages, default=None)
+def _seconds(some: Sequence[PartitionLag]) -> float | None:
+    greatest = max((p.seconds for p in some if p.seconds is not None), default=None)
+    return greatest or (None if _ageless(some) else greatest)
+
+
+def _ageless(some: Iterable[PartitionLag]) -> int:
+    return sum(bool(p.lag) and p.seconds is None for p in some)
 
 
 def _worst(some: Sequence[PartitionLag], lag: int | None) -> str:

@@ -12,18 +12,19 @@ from dynamic_kafka.cli.connection import addresses_of, first_messages
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag.lags import Look, PartitionLag
 from dynamic_kafka.cli.output import now_ms
-from dynamic_kafka.cli.positions import Partition, Position, positions
+from dynamic_kafka.cli.positions import Partition, Position, positions, waiting
 from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection, TopicInfo
 from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
-from dynamic_kafka.source.document.document import ClusterOffsets
+from dynamic_kafka.source.document.document import ClusterOffsets, Document
 from dynamic_kafka.source.document.offsets import topic_id_text
 
 __all__ = ["CheckpointLag", "properties_for"]
 
 _GROUP = "dynamic-kafka-lag"
+_WAITING = Position(None, "waiting")
 _AT_ONCE = 16
 # One record of each partition is wanted, and brokers send whole batches.
 _ONE_RECORD = {
@@ -73,11 +74,16 @@ class CheckpointLag:
         checkpoint = read_checkpoint(self._location)
         batch = checkpoint.last_batch()
         document = batch.document(batch.source(self._source))
-        by_cluster: dict[str, dict[Partition, Position]] = {name: {} for name in document.clusters}
+        targets, silent = _targets_in(document, self._targets)
+        read: dict[str, dict[Partition, Position]] = {}
         for partition, position in positions(document, unfinished=checkpoint.is_unfinished).items():
             if position.state != "retained":
-                by_cluster[partition.cluster][partition] = position
-        read = {name: found for name, found in by_cluster.items() if found}
+                read.setdefault(partition.cluster, {})[partition] = position
+        for name, topics in waiting(document, {name: target.topics for name, target in targets.items()}).items():
+            if topics:  # each has a partition 0
+                read.setdefault(name, {}).update({Partition(name, topic, 0): _WAITING for topic in topics})
+            else:
+                silent[name] = "the query has not reached it yet, so its topics are not known"
         for name in read:
             properties = properties_for(name, document.clusters[name].properties, self._targets, self._extra)
             known = self._clusters.get(name)
@@ -87,10 +93,12 @@ class CheckpointLag:
                 self._clusters[name] = _Cluster(name, properties, self._timeout_s)
         with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(read)))) as pool:
             seen = {
-                name: pool.submit(self._clusters[name].look, document.clusters[name], found, self._ages_of)
+                name: pool.submit(
+                    self._clusters[name].look, document.clusters[name], found, targets.get(name), self._ages_of
+                )
                 for name, found in read.items()
             }
-        silent, partitions = {}, []
+        partitions: list[PartitionLag] = []
         for name, future in seen.items():
             try:
                 partitions += future.result()
@@ -114,6 +122,22 @@ def properties_for(
     servers = addresses_of(stored)
     same = [t for t in targets if t.cluster == name] or [t for t in targets if servers & addresses_of(t.properties)]
     return {**(same[0].properties if same else stored), **extra}
+
+
+def _targets_in(document: Document, targets: Collection[Target]) -> tuple[dict[str, Target], dict[str, str]]:
+    """Return the clusters of the query's options by their names in the checkpoint, and those that it does not have.
+
+    A cluster is known by its name, or else by a broker.
+    """
+    found, unknown = {}, {}
+    for target in targets:
+        servers = addresses_of(target.properties)
+        same = [name for name, state in document.clusters.items() if servers & addresses_of(state.properties)]
+        if target.cluster in document.clusters or same:
+            found[target.cluster if target.cluster in document.clusters else same[0]] = target
+        else:
+            unknown[target.cluster] = "the checkpoint has no positions in it"
+    return found, unknown
 
 
 def _batch(checkpoint: Checkpoint) -> str:
@@ -141,9 +165,9 @@ class _Cluster:
         self._reading.close()
 
     def look(
-        self, state: ClusterOffsets, found: Mapping[Partition, Position], ages_of: int | None
+        self, state: ClusterOffsets, found: Mapping[Partition, Position], target: Target | None, ages_of: int | None
     ) -> list[PartitionLag]:
-        """Return the lag of partitions.
+        """Return the lag of partitions, and of others of their topics that exist. `target` is what the options say.
 
         Raises:
             DynamicKafkaError: If the cluster does not answer, or is another one.
@@ -154,7 +178,18 @@ class _Cluster:
                 f"Another cluster answers: its cluster.id is {kafka_id}, and the checkpoint has {state.kafka_id}",
                 cluster_id=self.name,
             )
-        topics, denied = self._connection.topics({p.topic for p in found})
+        names = {p.topic for p in found}
+        if target is not None and target.pattern is not None:
+            names |= self._connection.matching_topics(target.pattern)
+        topics, denied = self._connection.topics(names)
+        only = None if target is None else target.partitions
+        found = {
+            Partition(self.name, topic, number): _WAITING
+            for topic, info in topics.items()
+            if topic not in state.draining
+            for number in range(len(info.leaders))
+            if only is None or (topic, number) in only
+        } | dict(found)
         problems = {p: _problem(p, position, state, topics, denied) for p, position in found.items()}
         asked = [KafkaTopicPartition(p.topic, p.partition) for p, problem in problems.items() if not problem]
         ends = self._connection.available_ends(asked, topics) if asked else {}

@@ -25,10 +25,21 @@ from dynamic_kafka.cli.offsets.position_tables import (
     exported,
     filtered,
     position_rows,
+    waiting_entries,
 )
 from dynamic_kafka.cli.offsets.translation import WAYS, topic_pair, translate_positions
-from dynamic_kafka.cli.output import duration, now_ms, show_json, show_line, show_table, write_text
-from dynamic_kafka.cli.positions import Partition, Position, changes, parse_position, parse_positions, positions
+from dynamic_kafka.cli.output import duration, json_text, now_ms, show_json, show_line, show_table, write_text
+from dynamic_kafka.cli.positions import (
+    Partition,
+    Position,
+    changes,
+    ids_of,
+    other_ids,
+    parse_ids,
+    parse_position,
+    parse_positions,
+    positions,
+)
 from dynamic_kafka.cli.resets import parse_target
 from dynamic_kafka.errors import CheckpointError
 from dynamic_kafka.source.document.checkpoint import read_checkpoint
@@ -142,7 +153,7 @@ def _show(args: argparse.Namespace) -> int:
     batch = checkpoint.batch(number)
     source = batch.source(args.source)
     unfinished = number == checkpoint.last and checkpoint.is_unfinished
-    found = filtered(args, positions(batch.document(source), unfinished=unfinished))
+    found, waits = filtered(args, batch.document(source), unfinished=unfinished)
     if args.output == "json":
         show_json(
             {
@@ -152,11 +163,11 @@ def _show(args: argparse.Namespace) -> int:
                 "batch": number,
                 "finished": not unfinished,
                 "changed_ms": checkpoint.offsets[number],
-                "partitions": [entry(partition, position) for partition, position in found.items()],
+                "partitions": [*(entry(key, position) for key, position in found.items()), *waiting_entries(waits)],
             }
         )
         return 0
-    rows = position_rows(found, planned=unfinished, every=args.all)
+    rows = position_rows(found, waits, planned=unfinished, every=args.all)
     most = len(rows) if args.all else SHOWN_PARTITIONS
     show_table(rows[:most])
     if len(rows) > most:
@@ -181,30 +192,42 @@ def _diff(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
     batch = checkpoint.last_batch()
     source = batch.source(args.source)
-    after = positions(batch.document(source), unfinished=checkpoint.is_unfinished and args.other is not None)
+    document = batch.document(source)
+    after = positions(document, unfinished=checkpoint.is_unfinished and args.other is not None)
     if args.other is None:
         what = f"batch {checkpoint.last - 1} and batch {checkpoint.last}"
         if checkpoint.last - 1 not in checkpoint.offsets:
             raise CheckpointError(f"{checkpoint.files.location} has only one batch: name what to compare it with")
-        before = positions(checkpoint.batch(checkpoint.last - 1).document(source), unfinished=False)
-        found = changes(before, after)
+        earlier = checkpoint.batch(checkpoint.last - 1).document(source)
+        before, ids = positions(earlier, unfinished=False), ids_of(earlier)
     elif Path(args.other).is_file():
         what = f"{args.other} and {checkpoint.files.location}"
-        named = parse_positions(read_text(args.other), args.other)
+        text = read_text(args.other)
+        named, ids = parse_positions(text, args.other), parse_ids(text)
         before = {
             key: Position(offset, after[key].state if key in after else "reading") for key, offset in named.items()
         }
-        found = changes(before, after)
     else:
         other = read_checkpoint(args.other)
         what = f"{other.files.location} and {checkpoint.files.location}"
         last = other.last_batch()
-        found = changes(positions(last.document(last.source(args.source)), unfinished=other.is_unfinished), after)
+        theirs = last.document(last.source(args.source))
+        before, ids = positions(theirs, unfinished=other.is_unfinished), ids_of(theirs)
+    found, others = changes(before, after), other_ids(ids, ids_of(document))
     if args.output == "json":
-        show_json({"compared": what, "changes": [change_entry(change) for change in found]})
+        entries = [change_entry(change) for change in found]
+        show_json({"compared": what, "changes": entries, "others": others, "finished": not checkpoint.is_unfinished})
         return 0
     show_table(change_rows(found, "BEFORE", "AFTER"))
-    show_line(f"{len(found) or 'No'} difference{'' if len(found) == 1 else 's'} between {what}.")
+    for text in others:
+        show_line(f"{text}.")
+    count = len(found) + len(others)
+    show_line(f"{count or 'No'} difference{'' if count == 1 else 's'} between {what}.")
+    if checkpoint.is_unfinished:
+        show_line(
+            f"Batch {checkpoint.last} is not finished. The next start runs it again from where it begins, as dynamic-kafka "
+            "offsets show says."
+        )
     return 0
 
 
@@ -212,11 +235,11 @@ def _export(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.checkpoint)
     batch = checkpoint.last_batch()
     source = batch.source(args.source)
-    found = filtered(args, positions(batch.document(source), unfinished=checkpoint.is_unfinished))
+    found, _ = filtered(args, batch.document(source), unfinished=checkpoint.is_unfinished)
     if args.output == "json":
-        show_json({str(partition): position.offset for partition, position in found.items()})
-        return 0
-    text = exported(checkpoint, source, found)
+        text = json_text({str(partition): position.offset for partition, position in found.items()})
+    else:
+        text = exported(checkpoint, source, found)
     if args.file is None:
         sys.stdout.write(text)
     else:

@@ -25,6 +25,9 @@ from dynamic_kafka.cli.positions import (
     Partition,
     Position,
     changes,
+    ids_of,
+    other_ids,
+    parse_ids,
     parse_positions,
     positions,
     postponed,
@@ -46,6 +49,7 @@ __all__ = [
 ]
 
 _BACKUPS = "dynamic-kafka-backups"
+_NOT_COMPARED = "The offsets are not compared with the logs: lag shows a position beyond the end of one."
 
 _Put = Callable[[Mapping[Partition, int], Document], Document]
 _Change = Callable[[argparse.Namespace, Document, _Put], Document]
@@ -75,6 +79,21 @@ def _set(args: argparse.Namespace, document: Document, put: _Put) -> Document:
     for key, offset in args.positions:
         if wanted.setdefault(key, offset) != offset:
             raise ConfigurationError(f"{key} is given twice, with different offsets")
+    return put(wanted, document)
+
+
+def _import(args: argparse.Namespace, document: Document, put: _Put) -> Document:
+    text = read_text(args.file)
+    wanted = parse_positions(text, args.file)
+    if not wanted:
+        raise ConfigurationError(f"{args.file} has no positions, so nothing would change; name another file")
+    meant = {(key.cluster, topic) for key in wanted for topic in ("", key.topic)}
+    ids = {place: known for place, known in parse_ids(text).items() if place in meant}
+    if others := other_ids(ids, ids_of(document)):
+        raise CheckpointError(
+            f"{args.file} has positions in other logs than the checkpoint. {others[0]}. If they hold all the same, take the "
+            "line with the id out of the file"
+        )
     return put(wanted, document)
 
 
@@ -142,9 +161,10 @@ def _edit(args: argparse.Namespace, change: _Change) -> int:
         about_unfinished,
         {key: position.planned for key, position in now.items() if position.planned and key.cluster in names},
         [e.against for e in evidence if e.against],
-        [e.note for e in evidence if e.note],
+        [*(e.note for e in evidence if e.note), *([_NOT_COMPARED] if change in (_set, _import) else [])],
     )
-    allowed = not plan.refusals or (args.force and (args.rewrite_unfinished or not rewrites))
+    forced = args.force and (args.rewrite_unfinished or not rewrites) and not any(e.is_proof for e in evidence)
+    allowed = not plan.refusals or forced
     backup = _write(args, plan) if args.execute and allowed else ""
     if args.output == "json":
         show_json(
@@ -271,9 +291,7 @@ def _count(plan: _Plan, *, renames: bool) -> str:
 
 set_positions = partial(_edit, change=_set)
 """`offsets set`"""
-import_positions = partial(
-    _edit, change=lambda args, document, put: put(parse_positions(read_text(args.file), args.file), document)
-)
+import_positions = partial(_edit, change=_import)
 """`offsets import`"""
 reset_positions = partial(_edit, change=_reset)
 """`offsets reset`"""

@@ -23,10 +23,14 @@ _CLUSTER = "commit log"
 
 
 class Evidence(NamedTuple):
-    """What speaks against a change, without a full stop; "" if nothing does. A note is what else the user should know."""
+    """What speaks against a change, without a full stop; "" if nothing does. A note is what else the user should know.
+
+    A proof is not to be overridden by --force.
+    """
 
     against: str = ""
     note: str = ""
+    is_proof: bool = False
 
 
 def looks_running(checkpoint: Checkpoint, now_ms: int) -> Evidence:
@@ -75,7 +79,8 @@ def _evidence_of(name: str, chain: Chain | None, query_id: str, batch: int) -> E
     if last >= batch:
         return Evidence(
             f"Batch {batch} is decided or published, says the commit log '{name}'. Start the query once with trigger "
-            "availableNow: it finishes the batch without writing its rows again. Then try again"
+            "availableNow: it finishes the batch without writing its rows again. Then try again",
+            is_proof=True,
         )
     if last != batch - 1 or (applied and not ours):
         published = f"batch {last} of this query as the last one" if ours else "no batch of this query"

@@ -23,19 +23,23 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 def check_streams(
-    streams: Sequence[KafkaStream], rules: DocumentRules | None, given: Mapping[str, str] | None = None
+    streams: Sequence[KafkaStream],
+    rules: DocumentRules | None,
+    given: Mapping[str, str] | None = None,
+    *,
+    by_pattern: bool = False,
 ) -> list[Finding]:
     """Return what is wrong or suspicious.
 
     Without rules, the metadata is the query's own. The properties of the query's options are None if they are not known, so
-    that the query may allow more.
+    that the query may allow more. If topics are read `by_pattern`, none has to be listed.
     """
     try:
         clusters = make_snapshot(streams).clusters
     except MetadataServiceError as problem:
         what, _, remedy = str(problem).partition("; ")
         return [error(what, remedy, "the document")]
-    found = [*_empty(streams), *_alike(streams)]
+    found = [*_empty(streams, by_pattern=by_pattern), *_alike(streams)]
     for name, cluster in clusters.items():
         found += _check_properties(name, cluster)
         found += () if rules is None else _check_rules(name, cluster, rules, given)
@@ -73,14 +77,16 @@ def _continued(clusters: Mapping[str, ClusterMetadata]) -> Iterator[Finding]:
             )
 
 
-def _empty(streams: Iterable[KafkaStream]) -> Iterator[Finding]:
+def _empty(streams: Sequence[KafkaStream], *, by_pattern: bool) -> Iterator[Finding]:
+    if not streams:
+        yield warning("there is no stream: a query would stop reading all", "check that nothing is left out")
     for stream in streams:
         if not stream.clusters:
             yield warning(
                 "it has no cluster, so nothing is read", "add one, or delete the stream", f"stream '{stream.stream_id}'"
             )
         for name, cluster in stream.clusters.items():
-            if not cluster.topics:
+            if not cluster.topics and not by_pattern:
                 where = f"stream '{stream.stream_id}', cluster '{name}'"
                 yield warning("no topics are listed, so nothing is read", "list them, or delete it", where)
 

@@ -99,10 +99,11 @@ def _run(args: argparse.Namespace) -> int:
         )
     settings = _settings(args, options, None)
     streams = streams_of(settings)
-    findings = check_streams(streams, settings.document_rules, settings.properties)
+    by_pattern = settings.pattern is not None
+    findings = check_streams(streams, settings.document_rules, settings.properties, by_pattern=by_pattern)
     if not any(finding.result is Result.ERROR for finding in findings):
         findings += _asked(settings)
-    return _show_findings(args, streams, findings, every=args.all)
+    return _show_findings(args, streams, findings, every=args.all, by_pattern=by_pattern)
 
 
 def _asked(settings: SourceSettings) -> list[Finding]:
@@ -128,6 +129,9 @@ def _topics_found(settings: SourceSettings, seen: SourceSnapshot, view: SourceVi
             continue
         if found.kafka_id:
             ids.setdefault(found.kafka_id, []).append(name)
+        if settings.pattern is not None and not desired.topics:
+            what = f"no topic matches the pattern '{settings.pattern.pattern}', so nothing is read"
+            yield warning(what, "correct the pattern, or create a topic", where)
         missing = sorted(desired.topics & (found.missing | found.unconfirmed))
         for topic, similar in with_similar(missing, name, view, settings):
             hint = f"did you mean '{similar}'?" if similar else "create it, or correct the name"
@@ -170,7 +174,7 @@ def _validate(args: argparse.Namespace) -> int:
     try:
         streams = list(parse_document(text, name))
     except MetadataServiceError as problem:
-        return _show_findings(args, [], list(_faults(problem, name)), every=False)
+        return _show_findings(args, None, list(_faults(problem, name)), every=False)
     given = query_options_of(args)
     options = given | {"metadata-service": "file", "metadata-service.path": args.file}
     query = _settings(args, options, None)
@@ -189,26 +193,35 @@ def _faults(invalid: MetadataServiceError, name: str) -> Iterator[Finding]:
 
 
 def _show_findings(
-    args: argparse.Namespace, streams: Sequence[KafkaStream], findings: Sequence[Finding], *, every: bool
+    args: argparse.Namespace,
+    streams: Sequence[KafkaStream] | None,
+    findings: Sequence[Finding],
+    *,
+    every: bool,
+    by_pattern: bool = False,
 ) -> int:
+    """Show findings and their counts, and return the exit code. Without streams, the document has none that is known."""
     # A whole cluster comes before a topic.
     findings = sorted(findings, key=lambda f: (_WORST_FIRST.index(f.result), "topic '" in f.where))
     counts = Counter(finding.result for finding in findings)
     if args.output == "json":
         show_json(
             {
-                "streams": {s.stream_id: {n: sorted(c.topics) for n, c in s.clusters.items()} for s in streams},
+                "streams": streams
+                if streams is None
+                else {s.stream_id: {n: sorted(c.topics) for n, c in s.clusters.items()} for s in streams},
                 "findings": [finding._asdict() for finding in findings],
             }
         )
     else:
         shown = [finding for finding in findings if finding.result is not Result.OK or every]
         show_table([{"RESULT": f.result, "WHERE": f.where, "FOUND": f.what, "WHAT TO DO": f.remedy} for f in shown])
-        clusters = {name for stream in streams for name in stream.clusters}
-        topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
-        if streams:
+        if streams is not None:
+            clusters = {name for stream in streams for name in stream.clusters}
+            topics = {(n, topic) for stream in streams for n, c in stream.clusters.items() for topic in c.topics}
+            shown_topics = "topics by a pattern" if by_pattern else plural(len(topics), "topic")
             show_line(
-                f"{plural(len(streams), 'stream')}, {plural(len(clusters), 'cluster')}, {plural(len(topics), 'topic')}: "
+                f"{plural(len(streams), 'stream')}, {plural(len(clusters), 'cluster')}, {shown_topics}: "
                 f"{plural(counts[Result.ERROR], 'error')}, {plural(counts[Result.WARNING], 'warning')}"
             )
     return 1 if counts[Result.ERROR] or (getattr(args, "strict", False) and counts[Result.WARNING]) else 0

@@ -31,10 +31,12 @@ from dynamic_kafka.cli.transactions.verdicts import (
     plan_commit,
     this_cluster,
 )
-from dynamic_kafka.errors import ConfigurationError, TransactionError, listed
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, TransactionError, listed, may_not
 from dynamic_kafka.kafka.config.property_names import ADDRESSES
 from dynamic_kafka.kafka.config.secrets import resolve
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
+from dynamic_kafka.kafka.transactions.connection import BrokerError
 from dynamic_kafka.metadata.factory import DEFAULT_CLUSTER
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.log.chain import State, Transaction
@@ -118,8 +120,9 @@ def _list(args: argparse.Namespace) -> int:
     if args.prefix is None and not args.all:
         raise ConfigurationError("No prefix is given; add --prefix, or --all for the transactions of all prefixes")
     with closing(_client(args)) as client:
-        names = [name for name in client.list_open() if args.all or belongs_to(args.prefix, name)]
-        view, found = _read(args, client, names)
+        names = client.list_open()
+        mine = names if args.prefix is None else _of_prefix(args, client, names)
+        view, found = _read(args, client, names if args.all else mine)
         found = [f for f in found if f.is_pending]
         if view is not None:  # decided transactions matter even if they are not open any more
             more = {t.transactional_id for t in view.decided_here} - {f.transactional_id for f in found}
@@ -131,7 +134,11 @@ def _list(args: argparse.Namespace) -> int:
     if found:
         show_table([_row(f) for f in found])
     else:
-        show_line("No open transactions." if args.all else f"No open transactions of the prefix '{args.prefix}'.")
+        show_line(
+            "No open transactions that this user may describe."
+            if args.all
+            else f"No open transactions of the prefix '{args.prefix}'."
+        )
     if view is not None:
         show_line(f"Commit log: {_head(view)}")
     return 0
@@ -189,7 +196,7 @@ def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool
     if not args.every:
         return list(args.ids)
     if not commit:
-        return [name for name in client.list_open() if belongs_to(args.prefix, name)]
+        return _of_prefix(args, client, client.list_open())
     view = _log_view(args)
     if view.state is None:
         raise TransactionError(
@@ -203,6 +210,29 @@ def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool
             "them is this cluster. Add --cluster with its name"
         )
     return [t.transactional_id for t in view.decided_here]
+
+
+def _of_prefix(args: argparse.Namespace, client: TransactionClient, names: Collection[str]) -> list[str]:
+    """Return those of the open transactional ids that belong to the prefix.
+
+    Brokers leave out the ids that the user may not describe. So if there is none, an id that nobody has is described.
+
+    Raises:
+        TransactionError: If the user may not describe it.
+    """
+    found = [name for name in names if belongs_to(args.prefix, name)]
+    if not found:
+        try:
+            client.describe([f"{args.prefix}.dk-doctor"])
+        except ClusterUnavailableError as error:
+            if not (isinstance(error.__cause__, BrokerError) and error.__cause__.unauthorized):
+                raise
+            user = principal(connection_of(args))
+            right = may_not(user, ["Describe"], "transactional-id", f"{args.prefix}.dk-", prefixed=True)
+            raise TransactionError(
+                f"It is not known whether transactions of the prefix '{args.prefix}' are open: {right}"
+            ) from None
+    return found
 
 
 def _supersede(args: argparse.Namespace, view: CommitLogView) -> None:

@@ -11,6 +11,7 @@ each source. A source without an offset has `-`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -185,8 +186,19 @@ class Checkpoint:
         return Batch(number, place, version, metadata, {name: text for name, _, text in pairs})
 
     def watermark_ms(self, number: int) -> int:
-        """Return the watermark after a finished batch; 0 if there is none."""
-        found = json_object(self.files.read(f"commits/{number}").partition("\n")[2]) or {}
+        """Return the watermark after a finished batch; 0 if there is none.
+
+        Raises:
+            CheckpointError: If its file in `commits` is damaged, so that it is not known whether the batch is finished.
+        """
+        path = f"commits/{number}"
+        version, _, rest = self.files.read(path).partition("\n")
+        found = json_object(rest.partition("\n")[0] or "{}")  # as Spark, which reads a version alone, too
+        if not re.fullmatch(r"v\d+", version) or found is None:
+            raise CheckpointError(
+                f"{self.files.shown(path)} is damaged: it does not have the version and the JSON that Spark writes. Restore "
+                f"it from a backup, or delete it if batch {number} may run again"
+            )
         watermark = found.get("nextBatchWatermarkMs", 0)
         return watermark if isinstance(watermark, int) else 0
 
@@ -214,6 +226,8 @@ def read_checkpoint(location: str) -> Checkpoint:
             f"{files.location} is damaged: the last batch in 'offsets' is {last}, and in 'commits' it is "
             f"{'none' if committed is None else committed}. Restore the folder from a backup"
         )
+    if committed is not None:
+        found.watermark_ms(committed)  # reads the file: one that is cut is no commit
     return found
 
 
