@@ -28,7 +28,7 @@ are published. Meanwhile the faults happen one after the other. A seed decides t
 * A fault has *recovered* when all rows written before its end are published, and those written until then follow
   within ten seconds; if they do not, when they are published, too. The target is {RECOVERY_S:.0f} s.
 * A fault that did not go as expected is caused again after the mend. The table has its last results.
-* What to do after an accident is in [accidents.md](../guides/accidents.md).
+* What to do after an accident is in [Accidents](../guides/accidents.md).
 * Some faults make it hard to know whether a copy or an archive is whole. There the words of the query count, too: rows that
   are lost or twice where it has promised `exact` are a broken promise. So is a transaction that is open after `stop()`.
 * Rows that a fault itself destroys (a deleted topic, retention) do not count as lost in the table. The query has to report
@@ -168,7 +168,10 @@ def _row(fault: Fault, runs: Sequence[Result]) -> str:
 def _words(runs: Iterable[Result]) -> list[str]:
     counts: dict[str, int] = {}
     for result in runs:
-        stopped = f", stops with {result.errors[0].partition(':')[0]}" if result.errors else ""
+        name = result.errors[0].partition(":")[0] if result.errors else ""
+        if "- ~" in name:  # Spark shows its plan
+            name = "an error of the scan that it planned"
+        stopped = f", stops with {name}" if name else ""
         words = ("as expected" if result.verdict == "ok" else f"**{result.verdict}**") + stopped
         counts[words] = counts.get(words, 0) + 1
     return [words if times == 1 else f"{words} ({times} times)" for words, times in counts.items()]
