@@ -470,9 +470,7 @@ def test_a_wrong_login_is_told_and_a_rotated_one_counts(
     secret.write_text("me:hunter2")
     proxy.authorization = "Basic bWU6bmV3"
     where = settings(proxy.url, **{"basic-auth.user-info": f"${{file:{secret}}}"})
-    with pytest.raises(
-        RegistryError, match=r"status 401: who are you; check 'avro-confluent\.basic-auth\.\*'"
-    ) as caught:
+    with pytest.raises(RegistryError, match=r"status 401; check 'avro-confluent\.basic-auth\.\*'") as caught:
         schema_registry.client(where).register(subject, "AVRO", record(("id", "int")))
     assert "hunter2" not in str(caught.value)
     secret.write_text("me:new")

@@ -86,7 +86,7 @@ WELL_KNOWN_COLUMNS = columns(a=INT, b=LONG, c=BooleanType(), d=ArrayType(DoubleT
         (ONEOF, ONE_COLUMNS, 0.9),
         (REQUIRED, REQUIRED_COLUMNS, 0.5),
         (GROUPS, GROUP_COLUMNS, 0.8),
-        (WELL_KNOWN, WELL_KNOWN_COLUMNS, 0.9),
+        (WELL_KNOWN, WELL_KNOWN_COLUMNS, 0.8),
     ],
     ids=["proto2", "proto3", "numbers", "oneof", "required", "groups", "well-known"],
 )
