@@ -80,10 +80,10 @@ impl Fault {
         if names.is_empty() {
             names.push("the message");
         }
+        let mut path = names.join(".");
         if self.path.len() > MOST_SHOWN {
-            names.push("...");
+            path.push_str("...");
         }
-        let path = names.join(".");
         Failure::Message(match &self.reason {
             Reason::Ends => format!("it ends within {path}"),
             Reason::Is(words) => format!("{path} {words}"),
