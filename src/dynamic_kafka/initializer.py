@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from dynamic_kafka.errors import OffsetResolutionError, listed
 
 __all__ = [
+    "MAX_LONG",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaTopicPartition",
@@ -32,13 +33,15 @@ __all__ = [
     "initializer_from_json",
     "initializer_to_json",
     "named_in_option",
+    "non_negative",
     "topic_partition",
     "without_group",
 ]
 
 _WORDS = ("earliest", "latest", "committed")
 _MARKERS = {-1: "latest", -2: "earliest", -3: "committed"}  # Spark's, and Flink's KafkaPartitionSplit
-_MAX_OFFSET = 2**63 - 1
+MAX_LONG = 2**63 - 1
+"""The largest offset, and the latest time in milliseconds, of Kafka's requests."""
 
 
 class KafkaTopicPartition(NamedTuple):
@@ -142,7 +145,7 @@ class KafkaOffsetsInitializer:
         Raises:
             ValueError: If it is not such a number. In Kafka's requests, negative ones have other meanings.
         """
-        return _Timestamp(_non_negative(timestamp, "a time in milliseconds since 1970"))
+        return _Timestamp(non_negative(timestamp, "a time in milliseconds since 1970"))
 
     @staticmethod
     def offsets(
@@ -329,7 +332,7 @@ def checked_offsets(
     found: Any = initializer.get_partition_offsets(partitions, retriever)
     for tp in partitions:
         offset = found.get(tp) if isinstance(found, Mapping) else found
-        if type(offset) is not int or not 0 <= offset <= _MAX_OFFSET:
+        if type(offset) is not int or not 0 <= offset <= MAX_LONG:
             kind = type(initializer)
             raise OffsetResolutionError(
                 f"The offsets initializer {kind.__module__}.{kind.__qualname__} returned {offset!r} for {_names([tp])} on "
@@ -377,7 +380,7 @@ def initializer_from_json(value: Any, *, option: str = "") -> KafkaOffsetsInitia
         return KafkaOffsetsInitializer.timestamp(value["timestamp"])
     if isinstance(value.get("timestamps"), list):  # Spark's options by partition, as the offset document keeps them
         times = {
-            KafkaTopicPartition(str(t), _partition(p)): _non_negative(ms, "a time") for t, p, ms in value["timestamps"]
+            KafkaTopicPartition(str(t), _partition(p)): non_negative(ms, "a time") for t, p, ms in value["timestamps"]
         }
         return PartitionTimestamps(times, value.get("default"), bool(value.get("strict")))
     if set(value) == {"committed"} and isinstance(value["committed"], str):
@@ -413,11 +416,16 @@ def _offset(value: Any) -> int | str:
             return value
     elif type(value) is int and value in _MARKERS:
         return _MARKERS[value]
-    return _non_negative(value, "an offset")
+    return non_negative(value, "an offset")
 
 
-def _non_negative(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_OFFSET:
+def non_negative(value: Any, what: str) -> int:
+    """Return a whole number from 0 to `MAX_LONG`.
+
+    Raises:
+        ValueError: If it is not one, with what it should be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_LONG:
         raise ValueError(f"{value!r} is not {what}")
     return value
 

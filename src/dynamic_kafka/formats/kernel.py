@@ -21,7 +21,7 @@ from dynamic_kafka.formats.format import Decode, Used
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["decoder", "encode"]
+__all__ = ["decoder", "encode", "native_decoder"]
 
 
 def decoder(schema: StructType, spec: Mapping[str, Any], used: Used | None = None) -> Decode:
@@ -37,8 +37,14 @@ def decoder(schema: StructType, spec: Mapping[str, Any], used: Used | None = Non
 @lru_cache(256)
 def _decoder(columns: str, spec: str, used: Used | None) -> native.Decoder:
     # Not by the Arrow type of the columns: two of them are the same with other precisions of TIME.
-    names = None if used is None else used.columns
-    return native.Decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec), used=names)
+    return native_decoder(arrow_type(StructType.fromJson(json.loads(columns))), json.loads(spec), None, used)
+
+
+def native_decoder(
+    columns: pa.StructType, spec: Mapping[str, Any], look_up: native.LookUp | None, used: Used | None
+) -> native.Decoder:
+    """Return the kernel's decoder, which builds the used columns."""
+    return native.Decoder(columns, spec, look_up, None if used is None else used.columns)
 
 
 def encode(column: Column, schema: StructType, spec: Mapping[str, Any], header: Callable[[], bytes] = bytes) -> Column:

@@ -211,7 +211,8 @@ class Registry:
         connected, self._client = self._client, None
         if connected is not None:
             connected.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # its `close` is newer
-            self._unknown.clear()
+            with self._lock:
+                self._unknown.clear()
             _registries.close(lambda kept: kept is self)
 
     @contextlib.contextmanager

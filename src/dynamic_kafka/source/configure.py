@@ -15,11 +15,13 @@ from typing import Any
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.history.settings import HISTORY_OPTIONS, history_settings
 from dynamic_kafka.initializer import (
+    MAX_LONG,
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
     PartitionTimestamps,
     initializer_from_json,
+    non_negative,
     without_group,
 )
 from dynamic_kafka.kafka.config.properties import check_mechanism, reject_owned, to_librdkafka, whole_number
@@ -193,7 +195,7 @@ def _by_partition(value: Any) -> dict[KafkaTopicPartition, Any]:
 def _topic_partitions(value: str) -> frozenset[KafkaTopicPartition]:
     try:
         partitions = frozenset(
-            KafkaTopicPartition(topic, _non_negative(p))
+            KafkaTopicPartition(topic, non_negative(p, "a partition"))
             for topic, numbers in json.loads(value).items()
             for p in numbers
         )
@@ -202,15 +204,6 @@ def _topic_partitions(value: str) -> frozenset[KafkaTopicPartition]:
     if not partitions:
         raise ValueError
     return partitions
-
-
-_MAX_LONG = 2**63 - 1
-
-
-def _non_negative(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _MAX_LONG:
-        raise ValueError
-    return value
 
 
 _names = name_list("")
@@ -303,7 +296,7 @@ def _specific_offsets(value: str) -> dict[int, int]:
     return found
 
 
-_MILLISECONDS = integer(at_least=0, at_most=_MAX_LONG, expected="milliseconds since 1970")
+_MILLISECONDS = integer(at_least=0, at_most=MAX_LONG, expected="milliseconds since 1970")
 _OFFSETS = non_blank(
     'earliest, latest, committed, or JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 )
@@ -414,7 +407,7 @@ def _by_spark(
         )
     if (text := parsed[of_times]) is not None:
         try:
-            times = {partition: _non_negative(ms) for partition, ms in _by_partition(json.loads(text)).items()}
+            times = {partition: non_negative(ms, "a time") for partition, ms in _by_partition(json.loads(text)).items()}
         except ValueError:
             raise InvalidOptionError(of_times.key, text, of_times.expected) from None
         return PartitionTimestamps(times, strict=strict)

@@ -182,7 +182,7 @@ def _row(key: Key, some: Sequence[PartitionLag], now: Look, earlier: Sequence[tu
 
 def _seconds(some: Sequence[PartitionLag]) -> float | None:
     greatest = max((p.seconds for p in some if p.seconds is not None), default=None)
-    return greatest or (None if _ageless(some) else greatest)
+    return None if not greatest and _ageless(some) else greatest
 
 
 def _ageless(some: Iterable[PartitionLag]) -> int:

@@ -215,7 +215,8 @@ def _wanted(args: argparse.Namespace, client: TransactionClient, *, commit: bool
 def _of_prefix(args: argparse.Namespace, client: TransactionClient, names: Collection[str]) -> list[str]:
     """Return those of the open transactional ids that belong to the prefix.
 
-    Brokers leave out the ids that the user may not describe. So if there is none, an id that nobody has is described.
+    Brokers do not list ids that the user may not describe. If none is listed, one that does not exist is asked for, which
+    shows whether the user has the right.
 
     Raises:
         TransactionError: If the user may not describe it.

@@ -31,6 +31,7 @@ from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, te
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, to_be_cut
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
@@ -79,7 +80,7 @@ def _kernel(
 ) -> native.Decoder:
     look_up = functools.partial(_schemas, settings=settings, text=text, target=target)
     spec = {"format": _NAME, **words_without_id(settings.prefix, headers=headers)}
-    return native.Decoder(target, spec, look_up, None if used is None else used.columns)
+    return native_decoder(target, spec, look_up, used)
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:

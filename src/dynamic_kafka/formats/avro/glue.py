@@ -25,6 +25,7 @@ from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, te
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, plans_by_id
 from dynamic_kafka.formats.schema_registry_settings import without_logins
 from dynamic_kafka.options import Option, non_blank
@@ -121,7 +122,7 @@ def _kernel(glue: _Glue, text: str, target: pa.StructType, used: Used | None) ->
     def schemas(headers: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
         return plans_by_id(headers, lambda version: _plan(glue, version, text, target))
 
-    return native.Decoder(target, {"format": "avro-confluent"}, schemas, None if used is None else used.columns)
+    return native_decoder(target, {"format": "avro-confluent"}, schemas, used)
 
 
 def _body(message: bytes) -> bytes:

@@ -28,6 +28,7 @@ from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.json.format import JSON, encode_json, json_options, options_named, read_spec
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
+from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
@@ -60,7 +61,7 @@ def _kernel(settings: RegistrySettings, columns: str, spec: str, used: Used | No
     type_ = arrow_type(StructType.fromJson(json.loads(columns)))
     words = words_without_id(settings.prefix, headers=headers)
     look_up = functools.partial(_schemas, settings=settings, columns=columns)
-    return native.Decoder(type_, {**json.loads(spec), **words}, look_up, None if used is None else used.columns)
+    return native_decoder(type_, {**json.loads(spec), **words}, look_up, used)
 
 
 def _schemas(ids: Collection[native.SchemaId], settings: RegistrySettings, columns: str) -> dict[native.SchemaId, str]:

@@ -27,6 +27,7 @@ from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, In
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,
@@ -193,7 +194,7 @@ def _kernel(reading: _Reading, used: Used | None, *, headers: bool) -> native.De
     }
     look_up = None if reading.given is not None else functools.partial(_schemas, reading=reading)
     columns = arrow_type(reading.columns.toNullable())
-    return native.Decoder(columns, spec, look_up, None if used is None else used.columns)
+    return native_decoder(columns, spec, look_up, used)
 
 
 def _portable(options: FormatOptions) -> FormatOptions:

@@ -67,17 +67,14 @@ def is_undecided(
 
     A topic that was never seen counts only while it is wanted: nobody asks for it any more otherwise.
     """
-    return any(
-        bool(
-            {*c.topics, *(c.unseen.keys() & (clusters[name].topics if name in clusters else ()))}
-            - views[name].topics.keys()
-            - views[name].missing
-            - views[name].denied
-        )
-        if name in views
-        else bool(c.topics) and name not in clusters and name not in inactive
-        for name, c in known.items()
-    )
+
+    def is_open(name: str, c: ClusterOffsets) -> bool:
+        if name not in views:
+            return bool(c.topics) and name not in clusters and name not in inactive
+        view, wanted = views[name], clusters[name].topics if name in clusters else frozenset()
+        return bool({*c.topics, *(c.unseen.keys() & wanted)} - view.topics.keys() - view.missing - view.denied)
+
+    return any(is_open(name, c) for name, c in known.items())
 
 
 def to_monitor(clusters: Mapping[str, ClusterMetadata], previous: Document | None) -> list[str]:
