@@ -42,7 +42,7 @@ impl Spec {
     }
 
     /// Return the spec that is written as a JSON object with the columns as `schema`, the JSON of Spark's `StructType`: for
-    /// tests, examples and fuzzing.
+    /// tests and fuzzing.
     ///
     /// # Errors
     ///
