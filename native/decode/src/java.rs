@@ -2,12 +2,17 @@
 //!
 //! All take time in proportion to the length of the text.
 
+use std::ops::RangeInclusive;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::columns::Values;
 use crate::text;
 
+/// The first and the last day, and microsecond, of the years 1 to 9999.
+pub(crate) const DAYS: RangeInclusive<i64> = -719_162..=2_932_896;
+pub(crate) const MICROS: RangeInclusive<i64> = -719_162 * 86_400_000_000..=2_932_897 * 86_400_000_000 - 1;
 const MICROS_A_SECOND: i64 = 1_000_000;
 const SECONDS_A_DAY: i64 = 86_400;
 const MOST_DIGITS: usize = 9;

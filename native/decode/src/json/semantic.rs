@@ -22,17 +22,15 @@ use serde_json::Value;
 use super::{Fault, Read, Reader};
 use crate::columns::Values;
 use crate::fault::{Failure, Unsupported};
+use crate::java::{self, DAYS, MICROS};
 use crate::schema_ids::{self, Key, NoKey};
-use crate::{connect, java, text};
+use crate::{connect, text};
 
 /// How the names of semantic types begin.
 const PREFIXES: [&str; 2] = ["io.debezium.", "org.apache.kafka.connect.data."];
 const LARGEST_SCALE: i32 = 100;
 /// The schemas in messages that are kept.
 const MOST_KEPT: usize = 16;
-/// The first and the last day, and microsecond, of the years 1 to 9999.
-const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
-const MICROS: std::ops::RangeInclusive<i64> = -719_162 * 86_400_000_000..=2_932_897 * 86_400_000_000 - 1;
 
 /// What a value and its parts stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,14 +7,13 @@ use super::plan::{As, Default, Field, Kind, Message, Plan, Shape};
 use super::wire::{Irregular, LENGTH, Wire};
 use crate::columns::{Bytes, Column, MOST_SPARE_VALUES, MOST_VALUES_A_BYTE, Struct, Values};
 use crate::fault::Full;
+use crate::java::MICROS;
 
 /// The most levels of messages in messages that are read before a message is made regular. Afterwards it has no more than
 /// Google's parser allows.
 const MOST_LEVELS: usize = 60;
 /// Java's name for a number that an enum does not have.
 const UNRECOGNIZED: &str = "UNRECOGNIZED";
-const FIRST_TIME_US: i64 = -62_135_596_800_000_000;
-const LAST_TIME_US: i64 = 253_402_300_799_999_999;
 const ZERO: &[u8] = &[0; 8];
 
 /// Why a message has no row.
@@ -264,7 +263,7 @@ impl<'p> Reader<'p> {
                 let (seconds, nanos) = wire.seconds()?;
                 let micros = seconds.checked_mul(1_000_000);
                 let micros = micros.and_then(|micros| micros.checked_add(nanos.div_euclid(1000).into()));
-                match micros.filter(|micros| (FIRST_TIME_US..=LAST_TIME_US).contains(micros)) {
+                match micros.filter(|micros| MICROS.contains(micros)) {
                     Some(micros) => v.push(micros),
                     None => {
                         return Err(
