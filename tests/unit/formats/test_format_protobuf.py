@@ -535,29 +535,6 @@ def test_any_rows_come_back(proto2: MessageType, values: list[dict[str, Any] | N
     assert result == expected
 
 
-@given(data=st.data())
-def test_damaged_bytes_cost_no_row(proto2: MessageType, data: st.DataObject) -> None:
-    """Each record gives one row or one error, and an undamaged one its row, whatever stands beside it."""
-    (good,) = encode(proto2, SIMPLE, FULL_ROW)
-
-    def damaged() -> bytes:
-        payload = bytearray(good)
-        for _ in range(data.draw(st.integers(1, 4))):
-            at = data.draw(st.integers(0, len(payload) - 1))
-            payload[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-            payload = payload or bytearray(good)
-        return bytes(payload)
-
-    count = data.draw(st.integers(1, 6))
-    payloads = [good if data.draw(st.booleans()) else damaged() for _ in range(count)]
-    result = decode(proto2, SIMPLE, *payloads)
-    for payload, row in zip(payloads, result, strict=True):
-        if payload == good:
-            assert row == {**FULL_ROW, ERROR: None}
-        elif row[ERROR]:
-            assert all(row[name] is None for name in SIMPLE.names)
-
-
 # which message it is
 
 
@@ -639,18 +616,6 @@ def test_the_check_looks_at_the_columns(generated: Path) -> None:
         ConfigurationError, match=r"Column 'total\.cents' is of type int, but field shop\.Money\.cents is int64"
     ):
         PROTOBUF.check(columns(total=columns(cents=INT)), options)
-
-
-def test_every_option_begins_with_the_formats_name() -> None:
-    """So that a table can hold those of key and value."""
-    assert {option.key for option in PROTOBUF.options} >= {
-        "protobuf.message-class-name",
-        "protobuf.ignore-parse-errors",
-        "protobuf.read-default-values",
-        "protobuf.write-null-string-literal",
-        "protobuf.descriptor-file",
-    }
-    assert all(option.key.startswith("protobuf.") for option in PROTOBUF.options)
 
 
 # schemas as registries have them
