@@ -314,7 +314,7 @@ def test_topics_and_partitions_that_come_later(env: TableEnvironment, cluster_a:
 
 @pytest.mark.slow
 def test_topics_of_a_sink(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """Of a list, or matching a pattern as a whole, each row names its topic; anything else is an error."""
+    """Of a list, or matching a pattern as a whole, each row names its topic; else it is an error. A list is one table."""
     one, two = topic(cluster_a), topic(cluster_a)
     columns = "id INT, topic STRING METADATA"
     create(env, "listed", columns, on(cluster_a, f"{one}; {two}"))
@@ -337,6 +337,7 @@ def test_topics_of_a_sink(env: TableEnvironment, cluster_a: KafkaBroker, topic: 
             write(env, f"INSERT INTO {table} SELECT 5, {named}")
         assert expected in str(caught.value)
     assert len(records(cluster_a, one, two)) == 4
+    assert rows(env, "SELECT id FROM listed") == [(1,), (2,), (3,), (4,)]
 
 
 def test_the_number_of_tasks(cluster_a: KafkaBroker, topic: Topic) -> None:
