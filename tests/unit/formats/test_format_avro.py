@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 from tests.avro import read, record, written
 
-from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
+from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats import format_named, schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
@@ -1067,12 +1067,6 @@ def test_a_given_schema_must_fit_the_columns(given_schema: str, problem: str) ->
             struct(("a", spark.DecimalType(38, 0) if "decimal" in given_schema else spark.LongType())),
             {URL: "http://h", "avro-confluent.schema": given_schema},
         )
-
-
-def test_the_registrys_errors_survive_pickling() -> None:
-    """They cross from the workers."""
-    error = pickle.loads(pickle.dumps(RegistryError("down", retriable=True)))
-    assert (str(error), error.retriable) == ("down", True)
 
 
 def test_the_map_option_is_flinks() -> None:
