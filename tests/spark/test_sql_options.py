@@ -258,11 +258,6 @@ def test_batch_queries_with_modes(env: TableEnvironment, numbers: dict[str, str]
     create(env, "new", "id INT", numbers | start("group-offsets") | {"properties.group.id": "new"})
     with pytest.raises(DynamicKafkaError, match="has no committed offset"):
         rows(env, "SELECT * FROM new")
-    for options in (start("group-offsets"), start("earliest-offset") | stop("group-offsets")):
-        create(env, "nobody", "id INT", numbers | options)
-        with pytest.raises(ConfigurationError, match=r"'properties\.group\.id' is missing"):
-            rows(env, "SELECT * FROM nobody")
-        env.execute_sql("DROP TABLE nobody")
 
 
 @pytest.mark.slow
