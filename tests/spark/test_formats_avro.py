@@ -17,8 +17,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
-from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import ERROR, format_named, schema_registry, schema_registry_settings
+from dynamic_kafka.formats import ERROR, schema_registry, schema_registry_settings
 from dynamic_kafka.formats.avro.confluent import AVRO_CONFLUENT
 from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.changelog.avro import DEBEZIUM_AVRO_CONFLUENT
@@ -174,19 +173,6 @@ def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSes
     frame = spark.sql("SELECT struct(CAST(NULL AS BIGINT) id) r")
     with pytest.raises(PythonException, match="A row's column 'id' is null"):
         frame.select(AVRO.encode(F.col("r"), schema, {})).collect()
-
-
-def test_it_is_found_by_its_name_and_its_options_are_flinks() -> None:
-    """`avro.codec` is for files: known, and without effect."""
-    assert format_named("avro") is AVRO
-    assert [option.key for option in AVRO.options] == [
-        "avro.encoding",
-        "avro.timestamp_mapping.legacy",
-        "avro.codec",
-        "avro.open.fastread",
-    ]
-    with pytest.raises(ConfigurationError, match="Column 'i'"):
-        AVRO.check(struct("i INTERVAL DAY TO SECOND"), {})
 
 
 @pytest.mark.broker

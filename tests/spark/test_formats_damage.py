@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR, format_named
-from tests.spark.texts import Message, checked, decode, examples, frame
+from tests.spark.texts import Message, checked, damaged, decode, examples, frame
 from tests.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -23,18 +23,6 @@ FINE: dict[str, Message] = {
     ),
     "csv": '1,"ä ""q""",1.5,"2020-01-01 00:00:00Z",01:02:03,7,1e3,true,YWJj,1;2,2020-01-01;z',
 }
-
-
-@st.composite
-def damaged(draw: st.DrawFn, message: bytes) -> bytes:
-    """A message with some bytes overwritten, cut out or put in."""
-    result = bytearray(message)
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(result)))
-        result[at : at + draw(st.integers(0, 3))] = draw(
-            st.binary(max_size=3) | st.sampled_from([b'"', b",", b"\n", b"\\", b"1e99"])
-        )
-    return bytes(result)
 
 
 @needs("TIME")

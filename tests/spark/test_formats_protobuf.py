@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, RegistryError
-from dynamic_kafka.formats import ERROR, Format, format_named
+from dynamic_kafka.formats import ERROR, Format
 from dynamic_kafka.formats.changelog.protobuf import DEBEZIUM_PROTOBUF_CONFLUENT
 from dynamic_kafka.formats.protobuf import schemas as protobuf_schemas
 from dynamic_kafka.formats.protobuf.confluent import PROTOBUF_CONFLUENT, _decoder_of_rows, _reading
@@ -159,13 +159,6 @@ def test_a_message_is_decoded_once_however_many_fields_are_selected(
     assert plan.count("ArrowEvalPython") == 1
     assert plan.count("from_protobuf(") == plan.count("ArrowEvalPython [from_protobuf(")
     assert frame.collect() == [(0, "", None, None)]
-
-
-def test_the_formats_are_found_by_their_names() -> None:
-    """As options name them."""
-    assert format_named("protobuf") is PROTOBUF
-    assert format_named("protobuf-confluent") is PROTOBUF_CONFLUENT
-    assert PROTOBUF_CONFLUENT.registry == "protobuf-confluent.subject"
 
 
 # protobuf-confluent
@@ -632,10 +625,8 @@ def test_a_class_and_a_schema_are_not_given_together(spark: SparkSession, genera
             PROTOBUF_CONFLUENT.check(struct(ORDER_DDL), named(PROTOBUF_CONFLUENT, {**options, **other}))
 
 
-def test_writing_needs_a_subject_and_columns_that_can_be_fields(write: Write) -> None:
+def test_writing_needs_columns_that_can_be_fields(write: Write) -> None:
     """Said when the query is started."""
-    with pytest.raises(ConfigurationError, match=r"'protobuf-confluent\.subject' is missing"):
-        write("id bigint", (1,))
     with pytest.raises(ConfigurationError, match=r"Column 'price' cannot be a Protobuf field"):
         write("price decimal(10, 2)", subject="s")
 

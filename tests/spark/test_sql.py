@@ -232,22 +232,6 @@ def test_updates_need_a_table_that_takes_them(env: TableEnvironment, cluster_a: 
         env.execute_sql("INSERT INTO t SELECT word, 1L, '-D' AS row_kind FROM s")
 
 
-@pytest.mark.slow
-def test_windows_and_watermarks(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """WATERMARK FOR is Spark's watermark: a window is written once it is over."""
-    source, sink = topic(cluster_a), topic(cluster_a)
-    create_json(env, "s", "t TIMESTAMP(3), WATERMARK FOR t AS t - INTERVAL '5' SECOND", cluster_a, source)
-    create_json(env, "t", "w TIMESTAMP(3), n BIGINT", cluster_a, sink)
-    times = ["12:00:01", "12:00:09", "12:00:11", "12:01:00"]
-    produce(cluster_a.bootstrap_servers, source, [(None, json.dumps({"t": f"2020-01-01 {t}"})) for t in times])
-    (query,) = env.execute_sql(
-        "INSERT INTO t SELECT window.start, count(*) FROM s GROUP BY window(t, '10 seconds')"
-    ).queries
-    query.processAllAvailable()
-    found = rows(env, "SELECT DATE_FORMAT(w, 'yyyy-MM-dd HH:mm:ss'), n FROM t")
-    assert sorted(found) == [("2020-01-01 12:00:00", 2), ("2020-01-01 12:00:10", 1)]
-
-
 def test_computed_columns_and_views(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
     """They are expressions on the other columns; a view on a table, and one on a view."""
     name = topic(cluster_a)
@@ -379,20 +363,6 @@ def test_reading_needs_a_start_or_a_group(env: TableEnvironment, cluster_a: Kafk
     env.execute_sql("INSERT INTO t SELECT 1")
     with pytest.raises(ConfigurationError, match=r"'group-offsets' needs 'properties\.group\.id'"):
         env.sql_query("SELECT * FROM t")
-
-
-@pytest.mark.slow
-def test_several_topics(env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic) -> None:
-    """A list is read as one table; written, each row names its topic."""
-    one, two = topic(cluster_a), topic(cluster_a)
-    create_json(env, "t", "id INT, topic STRING NOT NULL METADATA", cluster_a, f"{one};{two}")
-    env.get_config().set("execution.runtime-mode", "batch")
-    env.execute_sql(f"INSERT INTO t VALUES (1, '{one}'), (2, '{two}'), (3, '{two}')")
-    assert sorted(got.value or b"" for got in records(cluster_a, two)) == [b'{"id":2}', b'{"id":3}']
-    assert rows(env, "SELECT id, topic FROM t") == [(1, one), (2, two), (3, two)]
-    create_json(env, "u", "id INT", cluster_a, f"{one};{two}")
-    with pytest.raises(ConfigurationError, match="has several topics"):
-        env.execute_sql("INSERT INTO u SELECT 1")
 
 
 @pytest.mark.slow

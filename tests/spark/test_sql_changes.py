@@ -131,7 +131,7 @@ def test_a_row_that_no_longer_satisfies_a_condition_is_deleted(
     messages = [(json.dumps({"id": i}), n and json.dumps({"id": i, "n": n})) for i, n in story]
     produce(cluster_a.bootstrap_servers, source, messages, partition=0)
     where = "FROM rows WHERE id > 0 AND n > 'a'"
-    for query in (f"SELECT id, n {where}", f"SELECT * {where}", "SELECT * FROM seen", "SELECT id, n FROM seen"):
+    for query in (f"SELECT id, n {where}", "SELECT * FROM seen"):
         with pytest.raises(
             ConfigurationError, match=r"the condition on n would stay in table `current`\. Instead of WHERE"
         ):
@@ -140,21 +140,6 @@ def test_a_row_that_no_longer_satisfies_a_condition_is_deleted(
         ConfigurationError, match=r"When n changes, the row with the old key would stay in table `current`"
     ):
         env.execute_sql("INSERT INTO current (n, id) SELECT n, LENGTH(n) FROM rows")
-    env.execute_sql("CREATE VIEW named (n, id, row_kind) AS SELECT * FROM rows")
-    env.execute_sql("CREATE VIEW changed (id, old, n, row_kind) AS SELECT LENGTH(n), * FROM rows")
-    for query in (
-        "SELECT LENGTH(id), 'a' FROM named",
-        "SELECT id, n FROM changed",
-        "SELECT * FROM changed",
-        "SELECT id, 'a' FROM changed",
-    ):
-        with pytest.raises(
-            ConfigurationError, match=r"When n changes, the row with the old key would stay in table `current`"
-        ):
-            env.execute_sql(f"INSERT INTO current {query}")
-    for view in ("named", "changed"):
-        with pytest.raises(ConfigurationError, match=r"the condition on n would stay in table `current`"):
-            env.execute_sql(f"INSERT INTO current SELECT 1, 'a' FROM {view} WHERE id IS NOT NULL")
     kind = "CASE WHEN n > 'a' THEN row_kind ELSE '-D' END AS row_kind"
     env.execute_sql(f"INSERT INTO current SELECT id, n, {kind} FROM rows").wait()
     assert [*map(bool, dict(pairs(cluster_a, sink)).values())] == [False, False, True]

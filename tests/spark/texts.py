@@ -54,6 +54,17 @@ def examples(strategy: st.SearchStrategy[T], *, each: int = 1) -> list[T]:
     return found
 
 
+@st.composite
+def damaged(draw: st.DrawFn, message: bytes) -> bytes:
+    """A message with some bytes overwritten, cut out or put in, also far more than a few."""
+    result = bytearray(message)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(result)))
+        junk = st.sampled_from([b'"', b",", b"\n", b"\\", b"1e999", b"-", b"null", b"{", b"]"])
+        result[at : at + draw(st.sampled_from([0, 1, 2, 3, 50, 10_000]))] = draw(st.binary(max_size=4) | junk)
+    return bytes(result)
+
+
 def possible(cases: list[T]) -> list[T]:
     """The cases without a column of TIME, if this version of Spark lacks it."""
     return [case for case in cases if SINCE["TIME"] <= SPARK or "TIME(" not in str(case)]

@@ -45,10 +45,13 @@ _TIMEOUT_S = 30.0  # for one attempt, of which there are 4; the library's own de
 # Options, after the prefix, that stand for a property of Java's client (Flink: buildOptionalPropertiesMap): the property
 # has `.` for `-`.
 _STANDS_FOR_PROPERTY = ("basic-auth.", "bearer-auth.", "ssl.")
-_STORES = (
-    *("ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.location", "ssl.truststore.password"),
+_STORES = [
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
     "ssl.key.password",
-)
+]
 _WHOLE_NUMBER = Parser(int, "a whole number")
 
 
@@ -60,27 +63,15 @@ def _proxy(url: str) -> str:
     return url
 
 
+_TEXTS = """
+    basic.auth.user.info bearer.auth.credentials.source bearer.auth.token bearer.auth.logical.cluster
+    bearer.auth.identity.pool.id bearer.auth.client.id bearer.auth.client.secret bearer.auth.scope
+    bearer.auth.issuer.endpoint.url bearer.auth.issuer.endpoint.query
+    ssl.ca.location ssl.certificate.location ssl.key.location ssl.key.password
+"""
 # Properties that confluent-kafka knows by the same name, with the parser of its value.
 _TAKEN: Mapping[str, Parser[Any]] = {
-    **dict.fromkeys(
-        (
-            *(
-                "basic.auth.user.info",
-                "bearer.auth.credentials.source",
-                "bearer.auth.token",
-                "bearer.auth.logical.cluster",
-            ),
-            *(
-                "bearer.auth.identity.pool.id",
-                "bearer.auth.client.id",
-                "bearer.auth.client.secret",
-                "bearer.auth.scope",
-            ),
-            *("bearer.auth.issuer.endpoint.url", "bearer.auth.issuer.endpoint.query"),
-            *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
-        ),
-        text(),
-    ),
+    **dict.fromkeys(_TEXTS.split(), text()),
     "proxy": Parser(_proxy, "a URL such as http://host:3128"),
     **dict.fromkeys(("max.retries", "retries.wait.ms", "retries.max.wait.ms"), _WHOLE_NUMBER),
 }

@@ -13,7 +13,7 @@ from dynamic_kafka.formats.schema_ids import SchemaId
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
-__all__ = ["Registries", "registries"]
+__all__ = ["Registries", "registry"]
 
 Registries = Callable[[str, Mapping[SchemaId, RegisteredSchema]], RegistrySettings]
 """Takes a format's name and schemas by id or GUID, and returns the settings of a registry with them."""
@@ -21,7 +21,8 @@ Registries = Callable[[str, Mapping[SchemaId, RegisteredSchema]], RegistrySettin
 _numbers = itertools.count()
 
 
-def registries(monkeypatch: pytest.MonkeyPatch) -> Registries:
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registries:
     """Put registries with given schemas in the place of all others. The latest schema of every subject is the last one."""
     known: dict[str, Mapping[SchemaId, RegisteredSchema]] = {}
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
-from tests.avro import read, written
+from tests.avro import read, record, written
 
-from dynamic_kafka.errors import ConfigurationError, RegistryError, RowError
+from dynamic_kafka.errors import ConfigurationError, RowError
 from dynamic_kafka.formats import format_named, schema_registry, schema_registry_settings
 from dynamic_kafka.formats.arrow import all_messages, arrow_type
 from dynamic_kafka.formats.avro import confluent as avro_confluent
@@ -247,7 +247,7 @@ def test_no_digit_of_a_timestamp_is_lost_unless_the_column_says_so(data_type: sp
         options = {"avro.timestamp_mapping.legacy": legacy}
         target = arrow_type(schema)
         rows = pa.array([{"t": value}], target)
-        text = avro._text(schema, options)
+        text = avro.text_of_columns("avro", schema, options)
         if legacy and not metadata:
             with pytest.raises(
                 RowError, match=r"'t(\.u)?' has more digits than timestamp-millis.*_mapping\.legacy' of"
@@ -304,20 +304,6 @@ def test_null_messages_and_null_rows_are_each_other() -> None:
     messages = encode(rows, parsed, b"prefix")
     assert [None if m is None else m[:6] for m in messages.to_pylist()] == [None, b"prefix", None, b"prefix", b"prefix"]
     assert decoded(encode(rows, parsed).to_pylist(), parsed, parsed, target) == rows.to_pylist()
-
-
-def test_slices_are_read_and_written_as_what_they_are() -> None:
-    """Arrow hands over parts of larger arrays."""
-    schema = struct(
-        ("a", spark.ArrayType(spark.StringType())), ("m", spark.MapType(spark.StringType(), spark.LongType()))
-    )
-    parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
-    rows = pa.array([{"a": ["x" * n] * n, "m": [("k", n)] * (n % 2)} for n in range(9)], target)
-    part = rows.slice(3, 4)
-    messages = encode(rows, parsed)
-    assert encode(part, parsed).to_pylist() == messages.to_pylist()[3:7]
-    back = read(messages.slice(3, 4), parsed, parsed, target)
-    assert [{k: v for k, v in row.items() if k != ERROR} for row in back.to_pylist()] == part.to_pylist()
 
 
 @given(
@@ -407,8 +393,7 @@ R: dict[str, Any] = {"type": "record", "name": "R"}
 
 def fields(*given: tuple[str, Any] | tuple[str, Any, Any]) -> AvroSchema:
     """A record's schema: name, type, and a default if there is one."""
-    made = [{"name": g[0], "type": g[1], **({"default": g[2]} if len(g) == 3 else {})} for g in given]
-    return parse_schema(json.dumps({**R, "fields": made}))
+    return parse_schema(record(*given, name="R"))
 
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
@@ -686,22 +671,6 @@ def test_a_long_chain_of_records_is_an_error_of_the_schema() -> None:
         plan_of(AvroSchema(backwards, chain.names), fields(("a", "long")), pa.struct({"a": pa.int64()}))
 
 
-@given(table=tables(), data=st.data())
-def test_columns_that_are_not_wanted_are_skipped(
-    table: tuple[spark.StructType, list[Any], list[Any]], data: st.DataObject
-) -> None:
-    """Whatever their types, and wherever they stand; new nullable columns are null."""
-    schema, rows, values = table
-    text = schema_text(schema, legacy_timestamps=True)
-    wanted = data.draw(st.lists(st.sampled_from(schema.fields), unique_by=lambda f: f.name))
-    fewer = spark.StructType([*wanted, spark.StructField("new", spark.StringType())])
-    messages: list[bytes | None] = [written(plain(text), value) for value in values]
-    fewer_text = schema_text(fewer, legacy_timestamps=True)
-    found = decoded(messages, parse_schema(text), parse_schema(fewer_text), arrow_type(fewer))
-    full = pa.array(rows, arrow_type(schema)).to_pylist()
-    assert repr(found) == repr([{**{f.name: row[f.name] for f in wanted}, "new": None} for row in full])
-
-
 # --- damage ---
 
 
@@ -763,14 +732,22 @@ def test_a_damaged_message_is_told_and_its_neighbours_are_whole(
             assert repr(oracle(numbers, again)) == repr(oracle(numbers, written(judge, value)))
 
 
-def test_a_part_of_rows_is_encoded() -> None:
-    """Also of rows in rows, whose buffers begin before it."""
+def test_a_part_of_an_array_is_encoded_and_decoded() -> None:
+    """Arrow hands over parts of larger arrays: also of rows in rows, whose buffers begin before it."""
     inner = spark.StructType([spark.StructField("b", spark.BooleanType()), spark.StructField("s", spark.StringType())])
-    schema = struct(("r", spark.StructType([spark.StructField("r", inner)])), ("a", spark.ArrayType(inner)))
+    schema = struct(
+        ("r", spark.StructType([spark.StructField("r", inner)])),
+        ("a", spark.ArrayType(inner)),
+        ("m", spark.MapType(spark.StringType(), spark.LongType())),
+    )
     parsed, target = parse_schema(schema_text(schema, legacy_timestamps=True)), arrow_type(schema)
     rows = pa.array(
         [
-            {"r": {"r": {"b": bool(i % 2), "s": str(i)} if i % 3 else None}, "a": [{"b": None, "s": "x"}] * i}
+            {
+                "r": {"r": {"b": bool(i % 2), "s": str(i)} if i % 3 else None},
+                "a": [{"b": None, "s": "x"}] * i,
+                "m": [("k", i)] * (i % 2),
+            }
             for i in range(6)
         ],
         target,
@@ -781,6 +758,8 @@ def test_a_part_of_rows_is_encoded() -> None:
         assert encode(part, parsed).to_pylist() == whole[begin : begin + 3]
         columns = pa.StructArray.from_arrays(part.flatten(), fields=list(target))
         assert encode(columns, parsed).to_pylist() == whole[begin : begin + 3]
+        back = read(pa.array(whole, pa.binary()).slice(begin, 3), parsed, parsed, target)
+        assert [{k: v for k, v in row.items() if k != ERROR} for row in back.to_pylist()] == part.to_pylist()
 
 
 def test_a_huge_count_or_length_costs_nothing() -> None:
@@ -1000,14 +979,6 @@ def test_settings_are_made_of_options_and_show_no_secret() -> None:
     assert found.auto_register
 
 
-@pytest.mark.parametrize("name", ["avro-confluent", "protobuf-confluent"])
-def test_options_carry_the_formats_name(name: str) -> None:
-    """With Flink's older names as aliases."""
-    by_key = {option.key: option for option in schema_registry_settings.options(name)}
-    assert f"{name}.schema-registry.url" in by_key[f"{name}.url"].aliases
-    assert {f"{name}.{key}" for key in ("subject", "schema", "properties", "basic-auth.user-info")} <= by_key.keys()
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -1096,18 +1067,6 @@ def test_a_given_schema_must_fit_the_columns(given_schema: str, problem: str) ->
             struct(("a", spark.DecimalType(38, 0) if "decimal" in given_schema else spark.LongType())),
             {URL: "http://h", "avro-confluent.schema": given_schema},
         )
-
-
-def test_writing_needs_a_subject() -> None:
-    """Reading does not."""
-    with pytest.raises(ConfigurationError, match=r"'avro-confluent\.subject' is missing"):
-        avro_confluent.AVRO_CONFLUENT.encode(None, struct(("a", spark.LongType())), {URL: "http://h"})  # type: ignore[arg-type]
-
-
-def test_the_registrys_errors_survive_pickling() -> None:
-    """They cross from the workers."""
-    error = pickle.loads(pickle.dumps(RegistryError("down", retriable=True)))
-    assert (str(error), error.retriable) == ("down", True)
 
 
 def test_the_map_option_is_flinks() -> None:

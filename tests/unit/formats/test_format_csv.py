@@ -5,45 +5,23 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
     DataType,
     DateType,
     DayTimeIntervalType,
-    DecimalType,
     IntegerType,
     MapType,
     StringType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
-from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, UnknownOptionError
+from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
 from dynamic_kafka.formats.csv.format import CSV
 from dynamic_kafka.options import parse_options
-
-NAMES = {  # CsvFormatOptions of Flink 2.3
-    "field-delimiter",
-    "disable-quote-character",
-    "quote-character",
-    "allow-comments",
-    "ignore-parse-errors",
-    "array-element-delimiter",
-    "escape-character",
-    "null-literal",
-    "write-bigdecimal-in-scientific-notation",
-}
 
 
 def parsed(name: str, text: str) -> object:
     """The value of an option of `csv`, by its name behind `csv.`."""
     return parse_options({f"csv.{name}": text}, CSV.options).values[f"csv.{name}"]
-
-
-def test_options_are_flinks() -> None:
-    """All of them."""
-    assert {option.key for option in CSV.options} == {f"csv.{name}" for name in NAMES}
 
 
 @pytest.mark.parametrize(
@@ -85,12 +63,6 @@ def test_any_text_can_stand_for_null() -> None:
     assert [parsed("null-literal", text) for text in ("", " n/a ")] == ["", " n/a "]
 
 
-def test_an_option_that_is_none() -> None:
-    """A near one is suggested."""
-    with pytest.raises(UnknownOptionError, match=r"did you mean 'csv\.field-delimiter'"):
-        parsed("field-delimeter", ",")
-
-
 def test_a_quote_character_that_is_disabled() -> None:
     """Flink: 'Format cannot define a quote character and disabled quote character at the same time'."""
     schema = StructType().add("a", IntegerType())
@@ -99,28 +71,14 @@ def test_a_quote_character_that_is_disabled() -> None:
     CSV.check(schema, {"csv.disable-quote-character": False, "csv.quote-character": "'"})
 
 
-SIMPLE = [
-    StringType(),
-    BinaryType(),
-    DecimalType(10, 2),
-    DateType(),
-    TimestampType(),
-    TimestampNTZType(),
-    BooleanType(),
-]
 NESTED = [ArrayType(IntegerType()), StructType().add("x", IntegerType()).add("y", DateType())]
-
-
-@pytest.mark.parametrize("type_", [*SIMPLE, *NESTED])
-def test_types_of_flink(type_: DataType) -> None:
-    """Simple ones, and arrays and rows of them."""
-    CSV.check(StructType().add("a", type_), {})
 
 
 @pytest.mark.parametrize(
     "type_",
     [
         MapType(StringType(), IntegerType()),
+        DayTimeIntervalType(),
         *(ArrayType(n) for n in NESTED),
         *(StructType().add("x", n) for n in NESTED),
     ],
@@ -129,9 +87,3 @@ def test_other_types_are_refused(type_: DataType) -> None:
     """The error names the column and its type."""
     with pytest.raises(ConfigurationError, match="Column 'a' has the type"):
         CSV.check(StructType().add("a", type_), {})
-
-
-def test_intervals_are_refused() -> None:
-    """As Flink does, by its schema of a line."""
-    with pytest.raises(ConfigurationError, match="interval"):
-        CSV.check(StructType().add("a", DayTimeIntervalType()), {})

@@ -13,7 +13,6 @@ from tests import avro
 from tests.avro import written
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.plan import UnreadableError
 from dynamic_kafka.formats.avro.schemas import parse_schema
@@ -87,20 +86,6 @@ def read(schema: Any, columns: spark.StructType, *messages: bytes) -> list[dict[
     written, known = parse_schema(json.dumps(schema)), parse_schema(reader_text(columns, URL))
     found: list[Any] = avro.read(messages, written, known, target).to_pylist()
     return found
-
-
-def test_it_is_found_by_its_name_with_flinks_options() -> None:
-    """A changelog, with the options of the registry and Flink's metadata; `source.properties` is left out."""
-    assert format_named(NAME) is DEBEZIUM_AVRO_CONFLUENT
-    assert DEBEZIUM_AVRO_CONFLUENT.changelog
-    assert {f"{NAME}.url", f"{NAME}.schema", f"{NAME}.subject"} <= {o.key for o in DEBEZIUM_AVRO_CONFLUENT.options}
-    assert list(DEBEZIUM_AVRO_CONFLUENT.metadata) == [
-        "ingestion-timestamp",
-        "source.timestamp",
-        "source.database",
-        "source.schema",
-        "source.table",
-    ]
 
 
 def test_the_written_schema_is_flinks() -> None:
@@ -249,9 +234,3 @@ def test_a_given_schema_must_be_the_envelope() -> None:
     }.items():
         with pytest.raises(ConfigurationError, match=problem):
             DEBEZIUM_AVRO_CONFLUENT.check(COLUMNS, URL | {f"{NAME}.schema": wrong})
-
-
-def test_writing_needs_a_subject() -> None:
-    """Reading does not."""
-    with pytest.raises(ConfigurationError, match=rf"'{NAME}\.subject' is missing"):
-        DEBEZIUM_AVRO_CONFLUENT.encode(None, COLUMNS, URL)  # type: ignore[arg-type]

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pyspark.sql import types as spark
-from tests.unit.formats.registries import Registries, registries
+from tests.unit.formats.registries import Registries
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats import ERROR, format_named
+from dynamic_kafka.formats import ERROR
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD
 from dynamic_kafka.formats.changelog.protobuf import DEBEZIUM_PROTOBUF_CONFLUENT, _written
@@ -54,12 +54,6 @@ def made(text: str) -> RegisteredSchema:
     return RegisteredSchema("PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registries:
-    """Settings of a registry with the given schemas, by id or GUID."""
-    return registries(monkeypatch)
-
-
 def part(number: int, data: bytes) -> bytes:
     """A field with a length."""
     return bytes([number << 3 | 2, len(data)]) + data
@@ -82,16 +76,6 @@ def read(settings: Any, *messages: bytes | None, columns: spark.StructType = COL
         pa.array(messages, pa.binary())
     ).to_pylist()  # fmt: skip
     return found
-
-
-def test_it_is_found_by_its_name() -> None:
-    """A changelog with the options of the registry; no option can make up a row that is not in the message."""
-    assert format_named(NAME) is DEBEZIUM_PROTOBUF_CONFLUENT
-    assert DEBEZIUM_PROTOBUF_CONFLUENT.changelog
-    options = {o.key for o in DEBEZIUM_PROTOBUF_CONFLUENT.options}
-    assert {f"{NAME}.url", f"{NAME}.schema", f"{NAME}.subject", f"{NAME}.schema-id-location"} <= options
-    assert f"{NAME}.read-default-values" not in options
-    assert dict(DEBEZIUM_PROTOBUF_CONFLUENT.metadata) == dict(format_named("debezium-avro-confluent").metadata)
 
 
 def test_messages_of_the_converter_are_read(registry: Registries) -> None:

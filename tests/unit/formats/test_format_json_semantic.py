@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
     TimeType,
 )
-from tests.unit.formats.registries import registries
+from tests.unit.formats.registries import Registries
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import format_named
@@ -96,9 +96,9 @@ _UTC_CASES: list[tuple[str, DataType, str, Any]] = [
 
 
 @pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Read:
+def registered(registry: Registries) -> Read:
     """Read messages of columns with a JSON Schema."""
-    registry, name = registries(monkeypatch), "json-schema-confluent"
+    name = "json-schema-confluent"
 
     def read(columns: StructType, schema: Any, values: list[str]) -> list[Any]:
         settings = registry(name, {7: RegisteredSchema("JSON", json.dumps(schema))})
@@ -201,9 +201,9 @@ def test_a_type_may_be_described_elsewhere_in_the_schema(
     assert schema_of_connect({"$ref": "#"}, row) is None
 
 
-def test_a_schema_with_types_that_are_only_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_with_types_that_are_only_read_is_not_written(registry: Registries) -> None:
     """Rows have times as texts: other readers of that schema would take them for counts. A decimal may be a number."""
-    registry, name = registries(monkeypatch), "json-schema-confluent"
+    name = "json-schema-confluent"
     leaf = {"title": f"{TIME}.MicroTimestamp", "type": "integer", "connect.type": "int64"}
     of_debezium = json.dumps({"type": "object", "properties": {"a": leaf}})
     of_rows = schema_text(StructType().add("d", DEC).add("l", LongType()))
@@ -241,10 +241,3 @@ def test_the_written_schema_describes_the_written_json() -> None:
     assert found["properties"]["l"]["oneOf"][1]["items"]["oneOf"][1] == {"type": "string", "format": "date"}
     values = found["properties"]["m"]["oneOf"][1]["additionalProperties"]["oneOf"][1]
     assert values["properties"]["t"]["oneOf"][1] == {"type": "string"}
-
-
-def test_it_is_found_by_its_name() -> None:
-    """With the options of the registry and those of `json`."""
-    assert format_named("json-schema-confluent") is JSON_SCHEMA_CONFLUENT
-    keys = {option.key for option in JSON_SCHEMA_CONFLUENT.options}
-    assert {f"json-schema-confluent.{name}" for name in ("url", "schema", "ignore-parse-errors")} <= keys

@@ -5,23 +5,15 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
     DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IntegerType,
-    LongType,
-    ShortType,
-    StringType,
     StructType,
     TimestampType,
 )
 
-from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, UnknownOptionError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats.raw import RAW, _bytes, _text
 from dynamic_kafka.options import parse_options
 
@@ -47,21 +39,6 @@ def test_values_that_are_none(name: str, text: str) -> None:
     """The error names the option."""
     with pytest.raises(InvalidOptionError, match=f"'raw.{name}'"):
         parsed(**{name: text})
-
-
-def test_an_option_that_is_none() -> None:
-    """It has no others."""
-    with pytest.raises(UnknownOptionError, match=r"did you mean 'raw\.charset'"):
-        parsed(charsets="UTF-8")
-
-
-@pytest.mark.parametrize(
-    "type_",
-    [StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType],
-)
-def test_types_of_flink(type_: type[DataType]) -> None:
-    """Texts, bytes and what is as many bytes as its type says."""
-    RAW.check(StructType().add("a", type_()), {})
 
 
 @pytest.mark.parametrize(

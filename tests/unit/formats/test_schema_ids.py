@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from tests.avro import written
-from tests.unit.formats.registries import Registries, registries
+from tests.unit.formats.registries import Registries
 from tests.unit.sql.tables.test_sql_options import KAFKA, KEYED, table
 
 from dynamic_kafka import functions
-from dynamic_kafka.errors import InvalidOptionError, RegistryError
+from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import ERROR, format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.confluent import batch_decoder
@@ -41,12 +41,6 @@ MAGIC = "it does not begin with the magic byte 0 of a schema registry's serializ
 def of(guid: uuid.UUID, behind: bytes = b"") -> bytes:
     """A header's value, as `HeaderSchemaIdSerializer` writes it."""
     return b"\x01" + guid.bytes + behind
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registries:
-    """Settings of a registry with the given schemas, by id or GUID."""
-    return registries(monkeypatch)
 
 
 def binary(*values: bytes | None) -> pa.Array:
@@ -99,6 +93,7 @@ def test_ids_are_before_messages_unless_the_option_says_otherwise(name: str) -> 
     form, key = format_named(name), f"{name}.schema-id-location"
     option = next(o for o in form.options if o.key == key)
     assert option.of({}) == "prefix"
+    assert form.registry == f"{name}.subject"
     assert in_headers(name, {key: option.parse("HEADER_OR_PREFIX", key)})
     assert not in_headers(name, {})
     for other in ("json", "avro", "avro-glue", "debezium-json"):
@@ -111,6 +106,13 @@ def test_an_error_of_a_missing_id_names_the_option_only_if_it_helps() -> None:
         "why; if producers put schema ids into headers, set 'avro-confluent.schema-id-location' to 'header-or-prefix'"
     )
     assert no_id("why", "avro-confluent", headers=True) == "why, and no header has its schema id"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_writing_needs_a_subject(name: str) -> None:
+    """Reading does not."""
+    with pytest.raises(ConfigurationError, match=rf"'{name}\.subject' is missing"):
+        format_named(name).encode(None, COLUMNS, {f"{name}.url": "http://registry:8081"})  # type: ignore[arg-type]
 
 
 # --- each format ---------------------------------------------------------------------------------------------------------

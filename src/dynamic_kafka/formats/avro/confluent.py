@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -78,7 +77,7 @@ def batch_decoder(settings: RegistrySettings, text: str, target: pa.StructType, 
 def _kernel(
     settings: RegistrySettings, text: str, target: pa.StructType, used: Used | None, *, headers: bool
 ) -> native.Decoder:
-    look_up = functools.partial(_schemas, settings=settings, text=text, target=target)
+    look_up = functools.partial(plans_by_id, plan_of=lambda schema_id: _plan(settings, schema_id, text, target))
     spec = {"format": _NAME, **words_without_id(settings.prefix, headers=headers)}
     return native_decoder(target, spec, look_up, used)
 
@@ -163,13 +162,6 @@ def _columns(options: FormatOptions) -> tuple[StructType, FormatOptions]:
     except TypeError:  # a type of Debezium that is only read
         return columns, {}
     return columns, {} if found.references else {_SCHEMA: found.text}  # without others, the text is complete
-
-
-def _schemas(
-    ids: Collection[native.SchemaId], settings: RegistrySettings, text: str, target: pa.StructType
-) -> dict[native.SchemaId, str]:
-    """Return plans for the native kernel, by id."""
-    return plans_by_id(ids, lambda schema_id: _plan(settings, schema_id, text, target))
 
 
 @functools.lru_cache(1000)

@@ -80,7 +80,7 @@ def checked(text: str, option: str | None = None) -> AvroSchema:
 
 
 def _decoder(schema: StructType, options: FormatOptions, used: Used | None = None) -> Decode:
-    text = _text(schema, options)
+    text = text_of_columns(_NAME, schema, options)
     plan = plan_of(parsed(text), parsed(text), arrow_type(schema))
     rows = kernel.decoder(schema, {"format": _NAME, "plan": plan}, used)
     if _ENCODING.of(options) != "json":
@@ -93,7 +93,7 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
 
 
 def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
-    text, as_json, cut = _text(schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
+    text, as_json, cut = text_of_columns(_NAME, schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
     def to_avro(rows: pa.Array) -> native.Encoded:
         found = encode(rows, parsed(text), b"", cut)
@@ -103,11 +103,7 @@ def _encode(column: Column, schema: StructType, options: FormatOptions, call: Ca
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
-    checked(_text(schema, options))
-
-
-def _text(schema: StructType, options: FormatOptions) -> str:
-    return text_of_columns(_NAME, schema, options)
+    checked(text_of_columns(_NAME, schema, options))
 
 
 # --- Avro's JSON encoding: a batch is converted to the binary encoding, and decoded from there ---

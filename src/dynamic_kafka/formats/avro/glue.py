@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -119,10 +119,8 @@ def _separated(messages: pa.Array) -> tuple[pa.Array, pa.Array, Mapping[int, str
 
 @functools.lru_cache(256)
 def _kernel(glue: _Glue, text: str, target: pa.StructType, used: Used | None) -> native.Decoder:
-    def schemas(headers: Collection[native.SchemaId]) -> Mapping[native.SchemaId, str]:
-        return plans_by_id(headers, lambda version: _plan(glue, version, text, target))
-
-    return native_decoder(target, {"format": "avro-confluent"}, schemas, used)
+    look_up = functools.partial(plans_by_id, plan_of=lambda version: _plan(glue, version, text, target))
+    return native_decoder(target, {"format": "avro-confluent"}, look_up, used)
 
 
 def _body(message: bytes) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -60,13 +60,8 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
 def _kernel(settings: RegistrySettings, columns: str, spec: str, used: Used | None, *, headers: bool) -> native.Decoder:
     type_ = arrow_type(StructType.fromJson(json.loads(columns)))
     words = words_without_id(settings.prefix, headers=headers)
-    look_up = functools.partial(_schemas, settings=settings, columns=columns)
+    look_up = functools.partial(plans_by_id, plan_of=lambda schema_id: _plan(settings, schema_id, columns))
     return native_decoder(type_, {**json.loads(spec), **words}, look_up, used)
-
-
-def _schemas(ids: Collection[native.SchemaId], settings: RegistrySettings, columns: str) -> dict[native.SchemaId, str]:
-    """Return plans for the native kernel, by id."""
-    return plans_by_id(ids, lambda schema_id: _plan(settings, schema_id, columns))
 
 
 @functools.lru_cache(1000)

@@ -6,9 +6,6 @@ of their offsets, and those of several partitions in any order. So the offset de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from sqlglot import exp
 
 from dynamic_kafka.errors import ConfigurationError
@@ -16,12 +13,11 @@ from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import part_of_with, parts_of
-from dynamic_kafka.sql.dialect.scope import Translating
+from dynamic_kafka.sql.dialect.writer import Streams, Writer
 
 __all__ = [
     "ARRIVAL",
     "PLAIN",
-    "Streams",
     "differs_in_streams",
     "has_over",
     "inline_ranks",
@@ -33,29 +29,6 @@ ARRIVAL = "__arrival"
 """The column with a row's offset."""
 PLAIN = frozenset(("expressions", "from_", "where", "hint"))
 """The parts of a SELECT that gives at most one row for each row that it reads."""
-
-
-class Streams(Protocol):
-    """What is known about tables and views of a stream, besides types."""
-
-    def times_of(self, query: str) -> Sequence[tuple[str, str]]:
-        """Return the columns of a query for Spark, each with the time that it is; none if its rows are no stream.
-
-        A time is `event` (with a watermark) or `processing`, and empty for any other column.
-        """
-
-    def first_rows(self, query: str, keys: Sequence[str]) -> str:
-        """Return the name, for Spark, of the first row of each key that a query has as a stream. It never changes."""
-
-    def view(self, name: str) -> exp.Query | None:
-        """Return the query of a view; None for anything else, and for a view that is not one query."""
-
-    def ordered(self, name: str) -> str | None:
-        """Return the name of a table for Spark that has the column with a row's offset; None for one that is not on Kafka.
-
-        Raises:
-            ConfigurationError: If the rows of the table do not have an offset each, or if the name is not a table's.
-        """
 
 
 def inline_ranks(tree: exp.Query, streams: Streams) -> exp.Query:
@@ -96,7 +69,7 @@ def differs_in_streams(tree: exp.Query) -> bool:
     )
 
 
-def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
+def with_arrival(t: Writer, select: exp.Select, streams: Streams) -> bool:
     """Give a SELECT's rows the column with their offset. Return False if they do not arrive in an order, as after a join.
 
     Raises:
@@ -113,7 +86,7 @@ def with_arrival(t: Translating, select: exp.Select, streams: Streams) -> bool:
 _WAY = "Write all rows to an 'upsert-kafka' table with this key, or `materialize` them"
 
 
-def _arrive(t: Translating, node: exp.Expr, streams: Streams) -> bool:
+def _arrive(t: Writer, node: exp.Expr, streams: Streams) -> bool:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
         call = node.this
         if called(call) not in WINDOW_TABLES or not call.expressions:

@@ -12,15 +12,15 @@ from dynamic_kafka.sql.dialect.casts import cast
 from dynamic_kafka.sql.dialect.functions.aggregates import distinct
 from dynamic_kafka.sql.dialect.functions.registry import AGGREGATES, REFUSED, RULES
 from dynamic_kafka.sql.dialect.functions.rules import Call, Rule, called
-from dynamic_kafka.sql.dialect.scope import Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, group_window
+from dynamic_kafka.sql.dialect.writer import Writer
 
 __all__ = ["call_sql", "over"]
 
 _CALL = "call"
 
 
-def over(t: Translating, node: exp.Filter | exp.Window) -> str:
+def over(t: Writer, node: exp.Filter | exp.Window) -> str:
     """Return an aggregation with FILTER and OVER, which belong to each part that it is made of."""
     if isinstance(node, exp.Window) and node.arg_key != "windows":
         t.check_over(node)
@@ -43,11 +43,11 @@ def over(t: Translating, node: exp.Filter | exp.Window) -> str:
     return call_sql(t, inner, suffix)
 
 
-def _as_generated(t: Translating, node: exp.Filter | exp.Window) -> str:
+def _as_generated(t: Writer, node: exp.Filter | exp.Window) -> str:
     return t.filter_sql(node) if isinstance(node, exp.Filter) else t.window_sql(node)
 
 
-def call_sql(t: Translating, node: exp.Anonymous, suffix: str) -> str:
+def call_sql(t: Writer, node: exp.Anonymous, suffix: str) -> str:
     """Return a call, with the FILTER and the OVER after it."""
     name = called(node)
     call = Call(t, node, name, suffix)
@@ -96,7 +96,7 @@ def _by_rule(rule: Rule, call: Call) -> str | None:
     return text
 
 
-def _group_window(t: Translating, node: exp.Anonymous) -> str:
+def _group_window(t: Writer, node: exp.Anonymous) -> str:
     window = group_window(t, node)
     suffix = GROUP_WINDOWS[called(node)][1]
     if suffix == "_PROCTIME":

@@ -8,8 +8,8 @@ from sqlglot import exp
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.sql.dialect.functions.documents import number_in_json
 from dynamic_kafka.sql.dialect.functions.rules import Call, Writing, called
-from dynamic_kafka.sql.dialect.scope import Translating
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS
+from dynamic_kafka.sql.dialect.writer import Writer
 from dynamic_kafka.sql.parser.lexer import Cursor, tokenize
 from dynamic_kafka.sql.parser.types import read_type
 from dynamic_kafka.sql.tables.types import FlinkType, cast_type, kind_of, name_of
@@ -142,7 +142,7 @@ def _flink_type(text: str) -> FlinkType | None:
     return found
 
 
-def typed_literal(translator: Translating, node: exp.Cast) -> str:
+def typed_literal(translator: Writer, node: exp.Cast) -> str:
     """Return a literal with a type in front, such as `TIMESTAMP '2020-01-01 00:00:00'`, which has no time zone in Flink."""
     kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
     if not isinstance(node.this, exp.Literal):

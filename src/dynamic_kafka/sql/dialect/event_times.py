@@ -32,8 +32,9 @@ from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import columns_of, conditions, is_as_long_at_any_time
 from dynamic_kafka.sql.dialect.relations import named_bounds
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, Translating
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, offsets_us
+from dynamic_kafka.sql.dialect.writer import Writer
 from dynamic_kafka.sql.tables.types import kind_of
 
 __all__ = ["compared", "every_column", "limit_joins", "share_windows", "united"]
@@ -44,7 +45,7 @@ _UNKNOWN = ("joins", "distinct", "limit", "with_", "laterals")
 """Parts of a sub-query that cannot return the windows of its table."""
 
 
-def limit_joins(t: Translating, scope: Scope) -> None:
+def limit_joins(t: Writer, scope: Scope) -> None:
     """Settle the event times of a SELECT of streams, and the conditions of its joins. Its tables are written already."""
     _settle_times(t, scope)
     for index, join in enumerate(scope.joins, 1):
@@ -54,7 +55,7 @@ def limit_joins(t: Translating, scope: Scope) -> None:
     _match_no_nulls(t, scope)
 
 
-def united(t: Translating, union: exp.SetOperation) -> None:
+def united(t: Writer, union: exp.SetOperation) -> None:
     """Make the event times of the parts of a UNION plain, if it drops rows, or if they are in some of the parts only."""
     if t.times_of is None or isinstance(union.parent, exp.SetOperation):
         return
@@ -71,7 +72,7 @@ def united(t: Translating, union: exp.SetOperation) -> None:
             t.write_as(part, f"SELECT {_plain(read)} FROM ({t.sql(part)}) AS __part({', '.join(places)})")
 
 
-def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
+def compared(t: Writer, node: exp.Binary | exp.Between, write: Callable[[exp.Expr], str]) -> str:
     """Return a `<` or the like. In a stream, its columns are hidden if it is no limit in time and Spark may take it for one.
 
     Limits compare event times. Spark looks for them where it sees an event time, and in conditions of outer joins.
@@ -95,7 +96,7 @@ def compared(t: Translating, node: exp.Binary | exp.Between, write: Callable[[ex
     return write(node)
 
 
-def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
+def every_column(t: Writer, node: exp.Expr, scope: Scope) -> str | None:
     """Return a `*` or `t.*` without the columns that were added to tables; None for anything else, or if there are none."""
     if not node.is_star or not scope.hidden:
         return None
@@ -111,7 +112,7 @@ def every_column(t: Translating, node: exp.Expr, scope: Scope) -> str | None:
 # --- plain times --------------------------------------------------------------------------------------------------------
 
 
-def _settle_times(t: Translating, scope: Scope) -> None:
+def _settle_times(t: Writer, scope: Scope) -> None:
     """Make the event times of tables plain that are joined without limits, or grouped without windows."""
     joins, distinct = scope.joins, scope.select.args.get("distinct") is not None
     grouped = bool(scope.by) or distinct
@@ -136,7 +137,7 @@ def _settle_times(t: Translating, scope: Scope) -> None:
         _make_plain(t, scope, streams - limited)
 
 
-def _make_plain(t: Translating, scope: Scope, places: set[int], *, of_windows: bool = False) -> None:
+def _make_plain(t: Writer, scope: Scope, places: set[int], *, of_windows: bool = False) -> None:
     for place in places:
         relation, table = scope.relations[place], scope.tables[place]
         columns = [
@@ -173,7 +174,7 @@ def _has_windows(scope: Scope) -> bool:
     return bool(scope.windows or scope.inherited) or any(called(part) in GROUP_WINDOWS for part in scope.by)
 
 
-def _by_time(t: Translating, scope: Scope) -> bool:
+def _by_time(t: Writer, scope: Scope) -> bool:
     """Return whether rows are grouped by an event time."""
     return any(t.time_of(part) == "event" for part in scope.by if isinstance(part, exp.Column))
 
@@ -188,7 +189,7 @@ def _kept(join: exp.Join, index: int) -> list[tuple[range, range]]:
     return sides.get((join.side or "").upper(), [])
 
 
-def _show_limits(t: Translating, scope: Scope, join: exp.Join, kept: Sequence[tuple[range, range]]) -> None:
+def _show_limits(t: Writer, scope: Scope, join: exp.Join, kept: Sequence[tuple[range, range]]) -> None:
     """Add the condition that is always true to an outer join that needs it."""
     on, relations = join.args["on"], scope.relations
     if on.find(exp.Interval) is None or len(scope.tables) != len(relations):
@@ -202,7 +203,7 @@ def _show_limits(t: Translating, scope: Scope, join: exp.Join, kept: Sequence[tu
         _add(join, "on", exp.LTE(this=time.copy(), expression=_column(_FOREVER, name)))
 
 
-def _return_nulls(t: Translating, scope: Scope, join: exp.Join, kept: Sequence[tuple[range, range]]) -> None:
+def _return_nulls(t: Writer, scope: Scope, join: exp.Join, kept: Sequence[tuple[range, range]]) -> None:
     """Have an outer join return a row whose time is NULL at once. Without this, Spark keeps the row for ever.
 
     Such a row has no partner. Spark notices that if the join has a condition on this row alone.
@@ -215,7 +216,7 @@ def _return_nulls(t: Translating, scope: Scope, join: exp.Join, kept: Sequence[t
             t.as_changed(join, "")
 
 
-def _match_no_nulls(t: Translating, scope: Scope) -> None:
+def _match_no_nulls(t: Writer, scope: Scope) -> None:
     """Let Spark compare keys of joins of a stream once more, where it would find NULL equal to NULL.
 
     It finds the rows of a key as they are stored, and leaves rows with NULL out before that only if the keys are columns and
@@ -246,7 +247,7 @@ def _column(name: str, table: str) -> exp.Column:
     return exp.column(name, table=exp.to_identifier(table, quoted=True))
 
 
-def _has_limits(t: Translating, scope: Scope, join: exp.Join, index: int) -> bool:
+def _has_limits(t: Writer, scope: Scope, join: exp.Join, index: int) -> bool:
     """Return whether a join has both limits in time, as an interval join of Flink has, or the same time on both sides."""
     where = scope.select.args.get("where")
     found = set()
@@ -258,7 +259,7 @@ def _has_limits(t: Translating, scope: Scope, join: exp.Join, index: int) -> boo
     return len(found) == 2
 
 
-def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
+def _limited(t: Writer, scope: Scope, on: exp.Expr, kept: range, others: range) -> exp.Column | None:
     """Return an event time of the other tables, a TIMESTAMP, if a condition has it before one of the kept tables."""
     for part in conditions(on):
         for earlier, later in _limits_of(part):
@@ -270,7 +271,7 @@ def _limited(t: Translating, scope: Scope, on: exp.Expr, kept: range, others: ra
     return None
 
 
-def _is_time(t: Translating, scope: Scope, column: exp.Column, places: Sequence[int]) -> bool:
+def _is_time(t: Writer, scope: Scope, column: exp.Column, places: Sequence[int]) -> bool:
     """Return whether a column is an event time of one of some tables."""
     if column.table:
         is_of_one = column.table.lower() in [scope.names()[place].lower() for place in places]
@@ -312,7 +313,7 @@ def _moved(value: exp.Expr) -> exp.Column | None:
             return None
 
 
-def _keep(t: Translating, scope: Scope, relation: exp.Expr, place: int) -> str:
+def _keep(t: Writer, scope: Scope, relation: exp.Expr, place: int) -> str:
     """Give a table the column with the end of all times, and return its name."""
     name: str = relation.alias_or_name
     hidden = scope.hidden.setdefault(name, [])
@@ -326,7 +327,7 @@ def _keep(t: Translating, scope: Scope, relation: exp.Expr, place: int) -> str:
 # --- joins of windows ---------------------------------------------------------------------------------------------------
 
 
-def share_windows(t: Translating, scope: Scope) -> None:
+def share_windows(t: Writer, scope: Scope) -> None:
     """Let both sides of a join of windows return them. Its tables are not written yet.
 
     Windows of CUMULATE with the same bounds may be different ones for Spark.
@@ -337,7 +338,7 @@ def share_windows(t: Translating, scope: Scope) -> None:
             scope.hidden.setdefault(relation.alias, []).append(WINDOW)
 
 
-def _compare_windows(t: Translating, scope: Scope) -> bool:
+def _compare_windows(t: Writer, scope: Scope) -> bool:
     """Let a join of windows compare them, too. Return whether it does.
 
     It does not if two windows may have the same bounds: when clocks go back, a wall time is there twice.
@@ -393,7 +394,7 @@ def _grouped(query: exp.Select) -> Mapping[str, str | None]:
     return {name: suffix for name, suffix in named_bounds(query).items() if _kind(relation) or name in of_calls}
 
 
-def _share(t: Translating, relation: exp.Expr) -> None:
+def _share(t: Writer, relation: exp.Expr) -> None:
     query = relation.this if isinstance(relation, exp.Subquery) else None
     if not isinstance(query, exp.Select):
         t.exported.add(id(relation))

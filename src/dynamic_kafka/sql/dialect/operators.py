@@ -8,8 +8,8 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import called, is_with_point, literal_of
-from dynamic_kafka.sql.dialect.scope import Translating
 from dynamic_kafka.sql.dialect.windows import length_us, offsets_us
+from dynamic_kafka.sql.dialect.writer import Writer
 from dynamic_kafka.sql.tables.types import decimal_of, is_decimal, is_fraction, is_whole, kind_of, name_of, wider
 
 __all__ = [
@@ -32,7 +32,7 @@ _SIMILAR = re.compile(r"(?:[\w %|()+*?,:/@-]|\[\^?(?:[A-Za-z0-9](?:-[A-Za-z0-9])
 """The patterns of SIMILAR TO that are the same as regular expressions, but for `%` and `_`."""
 
 
-def division(t: Translating, node: exp.Div) -> str:
+def division(t: Writer, node: exp.Div) -> str:
     """Return a division: of whole numbers a whole number, of DECIMAL one with Flink's digits."""
     left, right = t.sql(node.this), t.sql(node.expression)
     one, other = t.type_of(node.this), t.type_of(node.expression)
@@ -56,7 +56,7 @@ def division(t: Translating, node: exp.Div) -> str:
     return f"{left} / {right}"
 
 
-def _decimal(t: Translating, node: exp.Expr, text: str, found: DataType) -> str:
+def _decimal(t: Writer, node: exp.Expr, text: str, found: DataType) -> str:
     """Return a part of a calculation with DECIMAL with the digits that Flink counts."""
     if is_whole(found):
         return f"CAST({text} AS {name_of(decimal_of(found))})"
@@ -87,7 +87,7 @@ def _results(node: exp.Expr) -> list[exp.Expr]:
     return []
 
 
-def product(t: Translating, node: exp.Binary, sign: str) -> str:
+def product(t: Writer, node: exp.Binary, sign: str) -> str:
     """Return a calculation. Beside a DECIMAL, Flink counts the digits of a whole number's type, Spark others."""
     parts = (node.this, node.expression)
     if any(isinstance(part, exp.Literal) and part.is_string for part in parts):
@@ -104,7 +104,7 @@ def product(t: Translating, node: exp.Binary, sign: str) -> str:
     return t.as_changed(node, f"{texts[0]} {sign} {texts[1]}")
 
 
-def element(t: Translating, node: exp.Bracket) -> str:
+def element(t: Writer, node: exp.Bracket) -> str:
     """Return an element: Flink counts from 1, Spark from 0."""
     base = node.this
     if (
@@ -135,7 +135,7 @@ def element(t: Translating, node: exp.Bracket) -> str:
     return f"{t.sql(base)}[{t.sql(index)}]"
 
 
-def like(t: Translating, node: exp.Like) -> str:
+def like(t: Writer, node: exp.Like) -> str:
     """Return a LIKE: a backslash in a pattern is itself in Flink, and an escape in Spark."""
     text = t.like_without_escape(node)
     pattern = literal_of(node.expression)
@@ -149,7 +149,7 @@ def like(t: Translating, node: exp.Like) -> str:
     return t.as_changed(node, f"{text} ESCAPE '\x01'")
 
 
-def similar(t: Translating, node: exp.SimilarTo) -> str:
+def similar(t: Writer, node: exp.SimilarTo) -> str:
     """Return a SIMILAR TO as a regular expression for the whole text. Only a pattern of common signs is known."""
     pattern = literal_of(node.expression)
     if pattern is None or _SIMILAR.fullmatch(pattern) is None or isinstance(node.parent, exp.Escape):
@@ -162,7 +162,7 @@ def similar(t: Translating, node: exp.SimilarTo) -> str:
     return t.as_changed(node, f"rlike({t.sql(node.this)}, '\\\\A(?:{regex})\\\\z')")
 
 
-def comparison(t: Translating, node: exp.Binary, sign: str) -> str:
+def comparison(t: Writer, node: exp.Binary, sign: str) -> str:
     """Return an `=` or `<>`: with a number such as 0.1, Flink compares a FLOAT as a FLOAT, Spark as a DOUBLE.
 
     For `<`, `>` and BETWEEN, Flink compares as a DOUBLE, too.
@@ -175,7 +175,7 @@ def comparison(t: Translating, node: exp.Binary, sign: str) -> str:
     return f" {sign} ".join(texts)
 
 
-def listed(t: Translating, node: exp.In) -> str:
+def listed(t: Writer, node: exp.In) -> str:
     """Return an IN: Flink compares a FLOAT with a number such as 0.1 as a FLOAT."""
     if any(map(is_with_point, node.expressions)) and _is_float(t, node.this):
         values = [f"CAST({t.sql(e)} AS FLOAT)" if is_with_point(e) else t.sql(e) for e in node.expressions]
@@ -183,7 +183,7 @@ def listed(t: Translating, node: exp.In) -> str:
     return t.in_sql(node)
 
 
-def chosen(t: Translating, node: exp.Case) -> str:
+def chosen(t: Writer, node: exp.Case) -> str:
     """Return a CASE: with a FLOAT to compare, a number such as 0.1 is a FLOAT, too."""
     branches = node.args.get("ifs") or []
     if node.this is not None and any(is_with_point(branch.this) for branch in branches) and _is_float(t, node.this):
@@ -193,12 +193,12 @@ def chosen(t: Translating, node: exp.Case) -> str:
     return t.case_sql(node)
 
 
-def _is_float(t: Translating, node: exp.Expr) -> bool:
+def _is_float(t: Writer, node: exp.Expr) -> bool:
     found = t.type_or_none(node)
     return found is not None and kind_of(found) == "FloatType"
 
 
-def total(t: Translating, node: exp.Binary, sign: str) -> str:
+def total(t: Writer, node: exp.Binary, sign: str) -> str:
     """Return a sum or a difference, unless it adds hours to a DATE: that stays a DATE in Flink."""
     for date, interval in ((node.this, node.expression), (node.expression, node.this)):
         if isinstance(interval, exp.Interval) and re.search(r"HOUR|MINUTE|SECOND", t.sql(interval).upper()):
@@ -222,7 +222,7 @@ def total(t: Translating, node: exp.Binary, sign: str) -> str:
     return product(t, node, sign)
 
 
-def type_in_function(t: Translating, node: exp.Identifier) -> DataType | None:
+def type_in_function(t: Writer, node: exp.Identifier) -> DataType | None:
     """Return the type of a name in a function such as `transform(a, x -> x / 2)`, None if it is not known."""
     function = node.find_ancestor(exp.Lambda)
     while function is not None:

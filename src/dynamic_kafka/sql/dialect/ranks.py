@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.arrival import ARRIVAL, Streams, is_aggregated, with_arrival
+from dynamic_kafka.sql.dialect.arrival import ARRIVAL, is_aggregated, with_arrival
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, parts_of
-from dynamic_kafka.sql.dialect.scope import WINDOW, Translating
+from dynamic_kafka.sql.dialect.scope import WINDOW
+from dynamic_kafka.sql.dialect.writer import Streams, Writer
 from dynamic_kafka.sql.tables.types import is_decimal, is_fraction, is_whole, kind_of
 
 __all__ = ["Rank", "RankKey", "rank_of", "rank_windows", "ranked"]
@@ -24,6 +25,7 @@ _WAY = (
     "Write all rows to an 'upsert-kafka' table with the key of PARTITION BY, or `materialize` them, and rank the result. "
     "(A batch has it: give the tables 'scan.bounded.mode' = 'latest-offset')"
 )
+
 _INNER = {"expressions", "from_", "joins", "where", "hint", "laterals"}
 _OUTER = {"expressions", "from_", "where", "hint", "with_"}
 _MOST = 10_000
@@ -123,7 +125,7 @@ def _limit(condition: exp.Expr, name: str, table: str) -> int | None:
     return value if (kind in (exp.LT, exp.LTE) or (kind is exp.EQ and value == 1)) and 0 < value <= _MOST else None
 
 
-def ranked(t: Translating, select: exp.Select, rank: Rank, streams: Streams) -> str:
+def ranked(t: Writer, select: exp.Select, rank: Rank, streams: Streams) -> str:
     """Return the sub-query of a rank for Spark. The condition on the number is taken out of the SELECT.
 
     Raises:
@@ -171,7 +173,7 @@ def ranked(t: Translating, select: exp.Select, rank: Rank, streams: Streams) -> 
     return f"({numbered} LATERAL VIEW posexplode(__best) __each AS __place, __row){alias}"
 
 
-def _projection(t: Translating, index: int, part: exp.Expr, hidden: Sequence[str]) -> str:
+def _projection(t: Writer, index: int, part: exp.Expr, hidden: Sequence[str]) -> str:
     """Return a column of the SELECT, as a part of a struct."""
     if part.is_star:
         if any((part.this if isinstance(part, exp.Column) else part).args.values()):
@@ -185,7 +187,7 @@ def _projection(t: Translating, index: int, part: exp.Expr, hidden: Sequence[str
     )
 
 
-def _keys(t: Translating, rank: Rank) -> tuple[list[str], bool]:
+def _keys(t: Writer, rank: Rank) -> tuple[list[str], bool]:
     """Return what Spark groups by, and whether that are windows of time."""
     by: list[str] = []
     scope = t.scope
@@ -203,7 +205,7 @@ def _keys(t: Translating, rank: Rank) -> tuple[list[str], bool]:
     return by, of_window
 
 
-def _order(t: Translating, rank: Rank, *, arrives: bool) -> tuple[str, str]:
+def _order(t: Writer, rank: Rank, *, arrives: bool) -> tuple[str, str]:
     """Return what decides which row is first, and whether the largest or the smallest is."""
     ordered = rank.order
     if not ordered:
@@ -240,7 +242,7 @@ def _order(t: Translating, rank: Rank, *, arrives: bool) -> tuple[str, str]:
     return f"struct({', '.join(keys)})", "max_by" if largest else "min_by"
 
 
-def _is_by_arrival(t: Translating, rank: Rank) -> bool:
+def _is_by_arrival(t: Writer, rank: Rank) -> bool:
     """Return whether a rank is the first row of each key in the order in which rows arrive."""
     ordered = rank.order
     if rank.number != 1 or len(ordered) != 1 or ordered[0].args.get("desc"):
@@ -249,7 +251,7 @@ def _is_by_arrival(t: Translating, rank: Rank) -> bool:
     return is_proctime(time) or t.time_of(time) == "processing"
 
 
-def _check_changing(t: Translating, select: exp.Select, rank: Rank) -> None:
+def _check_changing(t: Writer, select: exp.Select, rank: Rank) -> None:
     """Raise if something is done with rows of a rank, which change, that Flink takes back from its result."""
     problem = (
         "The rows of this rank change, and Flink takes the earlier ones back from what is calculated with them. Spark "

@@ -8,14 +8,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import called
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Translating
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW
 from dynamic_kafka.sql.dialect.windows import GROUP_WINDOWS, aligned, table_window
+from dynamic_kafka.sql.dialect.writer import Writer
 from dynamic_kafka.sql.tables.types import kind_of
 
 __all__ = ["elements", "export_window", "exported_window", "joined", "named_bounds", "windowed"]
 
 
-def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
+def windowed(t: Writer, table: exp.Table, call: exp.Anonymous) -> str:
     """Return a window table function: its rows with their window, or with the bounds of it if they are not grouped by it."""
     scope = t.scope
     assert scope is not None
@@ -55,7 +56,7 @@ def windowed(t: Translating, table: exp.Table, call: exp.Anonymous) -> str:
     return f"(SELECT {columns}, {bounds} FROM ({inner})) AS `{alias}`"
 
 
-def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
+def _has_windows(t: Writer, data: exp.Expr, time: str) -> bool:
     """Return whether a column is the time of the windows that a sub-query is grouped by, and let it return them, too.
 
     Spark knows the event time of windows of windows only by the windows themselves.
@@ -69,7 +70,7 @@ def _has_windows(t: Translating, data: exp.Expr, time: str) -> bool:
     return True
 
 
-def export_window(t: Translating, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
+def export_window(t: Writer, select: exp.Select, by: Sequence[exp.Expr]) -> Mapping[str, str]:
     """Let a sub-query that is grouped by windows return them, too, if a SELECT of it is grouped or ranked `by` their bounds.
 
     Spark knows the event time of these rows only by the windows themselves.
@@ -106,7 +107,7 @@ def named_bounds(query: exp.Select) -> dict[str, str]:
     return {part.alias_or_name.lower(): suffix(part.unalias()) for part in query.expressions}
 
 
-def exported_window(t: Translating) -> str:
+def exported_window(t: Writer) -> str:
     """Return the window that the rows of this SELECT have or are grouped by."""
     scope = t.scope
     assert scope is not None
@@ -120,7 +121,7 @@ def exported_window(t: Translating) -> str:
     raise t.refuse(scope.select, "The windows of this sub-query are not known: GROUP BY them")
 
 
-def _check_keys(t: Translating, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
+def _check_keys(t: Writer, call: exp.Anonymous, by: list[exp.Expr], group: Sequence[exp.Expr]) -> None:
     """Raise unless the keys of a session are those of the GROUP BY."""
     keys = {key.name.lower() for key in by}
     groups = {node.name.lower() or t.sql(node) for node in group}
@@ -130,7 +131,7 @@ def _check_keys(t: Translating, call: exp.Anonymous, by: list[exp.Expr], group: 
         )
 
 
-def joined(t: Translating, join: exp.Join) -> str:
+def joined(t: Writer, join: exp.Join) -> str:
     """Return a join with the elements of an array."""
     outer = (join.side or "").upper() == "LEFT"
     on = join.args.get("on")
@@ -139,7 +140,7 @@ def joined(t: Translating, join: exp.Join) -> str:
     return f" {'LEFT' if outer else 'CROSS'} JOIN {t.sql(join.this)}{' ON TRUE' if outer else ''}"
 
 
-def elements(t: Translating, node: exp.Unnest) -> str:
+def elements(t: Writer, node: exp.Unnest) -> str:
     """Return the elements of an array or a map as a table."""
     alias = node.args.get("alias")
     columns = [t.sql(column) for column in (alias.args.get("columns") or [])] if alias else []

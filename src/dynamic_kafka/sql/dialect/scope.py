@@ -1,19 +1,15 @@
-"""A SELECT that is being written: its tables and its windows, and what its parts use of the translator."""
+"""A SELECT that is being written: its tables and its windows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from dynamic_kafka.sql.dialect.functions.rules import Writing
 from dynamic_kafka.sql.dialect.query import relations
 
-__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "TimesOf", "Translating", "Window"]
+__all__ = ["BEGIN", "BOUNDS", "WINDOW", "Scope", "Window"]
 
 BOUNDS = {"window_start": "_START", "window_end": "_END", "window_time": "_ROWTIME"}
 """The columns of a window table function, and what they ask of a window."""
@@ -159,81 +155,3 @@ class Scope:
             for alias, window in self.windows.items()
             for name, suffix in BOUNDS.items()
         ]
-
-
-TimesOf = Callable[[str], Sequence[tuple[str, str]]]
-"""The function `times_of` of `arrival.Streams`."""
-
-
-class Translating(Writing, Protocol):
-    """The methods and attributes of `Translator`, and of sqlglot's generator below it, that its parts use.
-
-    `zone` is the session's time zone, and `times_of` that of `arrival.Streams`, None in a batch.
-    """
-
-    zone: str
-    scope: Scope | None
-    exported: set[int]
-    rank_key: Any
-    times_of: TimesOf | None
-
-    @property
-    def streams(self) -> object | None:
-        """Return what is known of the streams; None in a batch."""
-
-    def asked(self, text: str, source: str) -> str:
-        """Return a query for a part of a SELECT alone."""
-
-    def time_of(self, node: exp.Expr) -> str:
-        """Return what time a part of the SELECT is, as `times_of` does; empty in a batch."""
-
-    def times_in(self, source: str) -> Sequence[tuple[str, str]]:
-        """Return the columns of a table, as `times_of` does; none in a batch."""
-
-    def type_in(self, text: str, source: str) -> DataType | None:
-        """Return the type of a column of a table."""
-
-    def type_or_none(self, node: exp.Expr) -> DataType | None:
-        """Return the type of a part, None if Spark cannot tell."""
-
-    def write_as(self, node: exp.Expr, text: str) -> None:
-        """Write a part that is not written yet as a text for Spark."""
-
-    def as_written(self, node: exp.Anonymous) -> str:
-        """Return a call that means the same in Spark."""
-
-    def like_without_escape(self, node: exp.Like) -> str:
-        """Return a LIKE as it was written."""
-
-    def scoped(self, select: exp.Select, by: Sequence[exp.Expr]) -> AbstractContextManager[Scope]:
-        """Be inside a SELECT."""
-
-    def projection(self, index: int, node: exp.Expr) -> str:
-        """Return a column of a SELECT."""
-
-    def has_cumulate(self, select: exp.Select) -> bool:
-        """Return whether a SELECT reads windows of CUMULATE."""
-
-    def has_options(self, table: exp.Table) -> bool:
-        """Return whether a table has options in a hint."""
-
-    def check_over(self, node: exp.Window) -> None:
-        """Raise for an OVER of a stream that is not of a rank."""
-
-    def filter_sql(self, expression: Any) -> str:
-        """Return sqlglot's text of FILTER."""
-
-    def window_sql(self, expression: Any) -> str:
-        """Return sqlglot's text of OVER."""
-
-    def case_sql(self, expression: Any) -> str:
-        """Return sqlglot's text of CASE."""
-
-    def in_sql(self, expression: Any) -> str:
-        """Return sqlglot's text of IN."""
-
-    def binary(self, expression: Any, op: str) -> str:
-        """Return sqlglot's text of an operator."""
-
-    def expressions(self, expression: Any = None, key: str | None = None, sqls: Any = None, **options: Any) -> str:
-        """Return sqlglot's text of a list."""

@@ -6,9 +6,7 @@ version before it. With the processing time, it is a lookup: the join with the t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -16,47 +14,15 @@ from sqlglot import exp
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL
 from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, name_in, part_of_with
-from dynamic_kafka.sql.dialect.scope import Scope, Translating
+from dynamic_kafka.sql.dialect.scope import Scope
+from dynamic_kafka.sql.dialect.writer import Versioned, Versions, Writer
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.types import is_whole, kind_of, read_as_utc
 
-__all__ = ["Versioned", "Versions", "join_versions", "processing_times"]
+__all__ = ["join_versions", "processing_times"]
 
 
-@dataclass(frozen=True)
-class Versioned:
-    """A table with all versions of its rows.
-
-    Spark knows them by the name `rows`. They have `row_kind` and `arrival.ARRIVAL`, too. `time` is the column with the time
-    from which on a version is valid. They are `dated` if a deletion has a time of its own there, and not the time of the row
-    that is deleted.
-    """
-
-    rows: str
-    columns: Sequence[str]
-    key: Sequence[str]
-    time: str
-    dated: bool
-
-
-class Versions(Protocol):
-    """What is known about the tables of temporal joins."""
-
-    def versioned(self, name: str, *, streaming: bool) -> Versioned:
-        """Return the versions of a table's rows.
-
-        Raises:
-            ConfigurationError: If it does not have them, or the query is a stream.
-        """
-
-    def check_lookup(self, name: str) -> None:
-        """Raise `ConfigurationError` unless rows can be looked up in a table, which may be one of Spark's."""
-
-    def processing_times(self, name: str) -> Collection[str]:
-        """Return the columns of a table or view, in lower case, that are processing times."""
-
-
-def join_versions(t: Translating, scope: Scope, index: int, versions: Versions | None) -> None:
+def join_versions(t: Writer, scope: Scope, index: int, versions: Versions | None) -> None:
     """Write a temporal join of a SELECT, given by its index. The tables and joins before it are written.
 
     Raises:
@@ -90,7 +56,7 @@ def join_versions(t: Translating, scope: Scope, index: int, versions: Versions |
     _as_of(t, scope, index, time, found)
 
 
-def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
+def _as_of(t: Writer, scope: Scope, index: int, time: exp.Expr, right: Versioned) -> None:
     """Replace the tables of a SELECT up to a join by the rows with their versions."""
     joins: list[exp.Join] = scope.select.args["joins"]
     relation, join = scope.select.args["from_"].this, joins[index]
@@ -150,7 +116,7 @@ def _as_of(t: Translating, scope: Scope, index: int, time: exp.Expr, right: Vers
     scope.in_rows = [*before, name]
 
 
-def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Sequence[str]:
+def _columns(t: Writer, select: exp.Select, table: str, source: str) -> Sequence[str]:
     """Return the columns of a table in a FROM."""
     found = t.type_in(f"struct(`{table}`.*)", source)
     if found is None or kind_of(found) != "StructType":
@@ -159,7 +125,7 @@ def _columns(t: Translating, select: exp.Select, table: str, source: str) -> Seq
     return names
 
 
-def _condition(t: Translating, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
+def _condition(t: Writer, join: exp.Join, right: Versioned, source: str) -> tuple[list[str], list[exp.Expr]]:
     """Return what the columns of the PRIMARY KEY are equal to, in their order, and the other conditions."""
     name = join.this.alias_or_name
     columns = {column.lower() for column in right.columns}
@@ -217,7 +183,7 @@ def _full_name(table: exp.Table) -> str:
     return ".".join(name if database_of(name) else name[-1:])
 
 
-def _name_of(t: Translating, node: exp.Expr) -> str:
+def _name_of(t: Writer, node: exp.Expr) -> str:
     name = node.alias_or_name
     if not name:
         raise t.refuse(node, "A sub-query before a temporal join needs a name: (SELECT ...) AS o")

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pyspark.sql.types import DataType, StringType
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel
 from sqlglot.generators.spark import SparkGenerator
 
-from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.expressions import quoted
-from dynamic_kafka.sql.dialect.arrival import Streams, inline_ranks
+from dynamic_kafka.sql.dialect.arrival import inline_ranks
 from dynamic_kafka.sql.dialect.calls import call_sql, over
 from dynamic_kafka.sql.dialect.casts import target_of, typed_literal
 from dynamic_kafka.sql.dialect.event_times import compared, every_column, limit_joins, share_windows, united
-from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES, Flink
+from dynamic_kafka.sql.dialect.flink import WINDOW_TABLES
 from dynamic_kafka.sql.dialect.functions.registry import REFUSED
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.operators import (
@@ -40,22 +37,17 @@ from dynamic_kafka.sql.dialect.operators import (
     total,
     type_in_function,
 )
-from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, place_of, query_error, with_names
+from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, query_error, with_names
 from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
-from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope, TimesOf
-from dynamic_kafka.sql.dialect.temporal import Versions, join_versions
+from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
+from dynamic_kafka.sql.dialect.temporal import join_versions
+from dynamic_kafka.sql.dialect.writer import Ask, Streams, TimesOf, Versions, Writer
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.types import name_of
 
-__all__ = ["UNKNOWN_TYPE", "Ask", "Translator", "translate", "translate_expression", "translate_stream"]
+__all__ = ["Translator", "translate", "translate_expression", "translate_stream"]
 
-UNKNOWN_TYPE = (
-    "The type of this is not known (is there such a column?), and what is done with it depends on that: CAST it"
-)
-
-Ask = Callable[[str], "DataType | None"]
-"""Returns the type of the only column of a query for Spark, None if Spark refuses it."""
 _SELECT = "SELECT "
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Mod)
 
@@ -73,7 +65,7 @@ def translate(
     """Return a query as Spark's SQL. One with OVER cannot be a stream: see `translate_stream`.
 
     `views` are the names that Spark knows tables with options in a hint by, by the place of the table's name. `renamed` are
-    those of views that stand for other tables of this query. `times_of` is that of `arrival.Streams` if its tables are
+    those of views that stand for other tables of this query. `times_of` is that of `Streams` if its tables are
     followed, otherwise None.
 
     Returns:
@@ -130,7 +122,7 @@ def translate_expression(text: str, ask: Ask, *, zone: str) -> str:
     return translated if translator.changed else text
 
 
-class Translator(SparkGenerator):
+class Translator(Writer):
     """Writes a query for Spark; see `translate` for its arguments."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
@@ -165,81 +157,11 @@ class Translator(SparkGenerator):
         exp.AtTimeZone: lambda self, e: self.not_known(e, "AT TIME ZONE is not known: use CONVERT_TZ"),
     }
 
-    def __init__(
-        self,
-        query: Query,
-        ask: Ask,
-        *,
-        zone: str,
-        views: Mapping[int, str],
-        renamed: Mapping[int, str] = MappingProxyType({}),
-        streams: Streams | None = None,
-        versions: Versions | None = None,
-        times_of: TimesOf | None = None,
-    ) -> None:
-        super().__init__(dialect=Flink, comments=False, unsupported_level=ErrorLevel.IGNORE)
-        self.query, self.zone = query, zone
-        self._ask, self._views, self._renamed = ask, views, renamed
-        self.streams = streams
-        self.times_of: TimesOf | None = None if times_of is None else cache(times_of)
-        self._versions = versions
-        self.exported: set[int] = set()
-        self.rank_key: RankKey | None = None
-        self.scope: Scope | None = None
-        self._ctes: list[str] = []
-        self._texts: dict[int, tuple[exp.Expr, str]] = {}
-        self._types: dict[tuple[str, str], DataType | None] = {}
-        self._changed: set[int] = set()
-
-    @property
-    def changed(self) -> bool:
-        """Return whether Spark gets another text than the user wrote."""
-        return bool(self._changed)
-
-    def write_as(self, node: exp.Expr, text: str) -> None:
-        """Write a part that is not written yet as a text for Spark."""
-        self._texts[id(node)] = node, self.as_changed(node, text)
-
-    def as_changed(self, node: exp.Expr, text: str) -> str:
-        """Return the text for a part that Spark gets another text for."""
-        self._changed.add(id(node))
-        return text
-
-    def refuse(self, node: exp.Expr, problem: str) -> SqlError:
-        """Return the error for a part of the query."""
-        return query_error(self.query.text, place_of(node), problem)
-
     def not_known(self, node: exp.Expr, problem: str) -> str:
         """Raise the error for a part of the query."""
         raise self.refuse(node, problem)
 
-    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:  # noqa: FBT001  sqlglot's
-        """Return the text of a part, which is written once."""
-        if key is not None or not isinstance(expression, exp.Expr):
-            return super().sql(expression, key, comment)
-        known = self._texts.get(id(expression))
-        if known is None:
-            ctes = len(self._ctes)
-            if isinstance(expression, exp.Query) and expression.args.get("with_"):
-                self.sql(expression.args["with_"])  # before what reads from it
-            known = expression, super().sql(expression, key, comment)
-            if isinstance(expression, exp.Query):
-                del self._ctes[ctes:]
-            self._texts[id(expression)] = known
-        return known[1]
-
     # --- types ---
-
-    def type_of(self, node: exp.Expr) -> DataType:
-        """Return the type of a part, which Spark knows.
-
-        Raises:
-            SqlError: If Spark cannot tell.
-        """
-        found = self.type_or_none(node)
-        if found is None:
-            raise self.refuse(node, UNKNOWN_TYPE)
-        return found
 
     def type_or_none(self, node: exp.Expr) -> DataType | None:
         """Return the type of a part, None if Spark cannot tell."""
@@ -269,21 +191,6 @@ class Translator(SparkGenerator):
                     return self.type_or_none(projection.this)
         return self._of_parts(node)
 
-    def time_of(self, node: exp.Expr) -> str:
-        """Return what time a part of the SELECT is, as `times_of` does; empty in a batch."""
-        if self.times_of is None or self.scope is None:
-            return ""
-        found = self.times_of(self.asked(self.sql(node), self.scope.source()))
-        return found[0][1] if found else ""
-
-    def times_in(self, source: str) -> Sequence[tuple[str, str]]:
-        """Return the columns of a table, as `times_of` does; none in a batch."""
-        return () if self.times_of is None else self.times_of(self.asked("*", f"FROM {source}"))
-
-    def type_in(self, text: str, source: str) -> DataType | None:
-        """Return the type of a column of a table, as texts for Spark; None if Spark cannot tell."""
-        return self._asked(text, f"FROM {source}")
-
     def _of_parts(self, node: exp.Expr) -> DataType | None:
         """Return the type of a part that Spark cannot look at alone, such as `sum(a) + b`."""
         if isinstance(node, (*_ARITHMETIC, exp.Div)):
@@ -298,17 +205,6 @@ class Translator(SparkGenerator):
                 casts = ", ".join(f"CAST(NULL AS {name_of(found)})" for found in types if found is not None)
                 return self._asked(f"coalesce({casts})", "")
         return None
-
-    def _asked(self, text: str, source: str) -> DataType | None:
-        key = text, source
-        if key not in self._types:
-            self._types[key] = self._ask(self.asked(text, source))
-        return self._types[key]
-
-    def asked(self, text: str, source: str) -> str:
-        """Return a query for a part of a SELECT alone."""
-        ctes = f"WITH {', '.join(self._ctes)} " if self._ctes else ""
-        return f"{ctes}SELECT {text} {source}"
 
     # --- queries ---
 
@@ -414,10 +310,6 @@ class Translator(SparkGenerator):
                 raise self.refuse(expression, f"{expression.name.upper()}: {REFUSED[expression.name.upper()].way}")
         return super().column_sql(expression)
 
-    def is_of_window(self, node: exp.Column) -> bool:
-        """Return whether a column is the start, the end or the time of a window of this SELECT."""
-        return self.scope is not None and self.scope.window_of(node) is not None
-
     # --- tables ---
 
     def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
@@ -437,14 +329,6 @@ class Translator(SparkGenerator):
             expression.set("db", None)
         return super().table_sql(expression, sep)
 
-    def has_cumulate(self, select: exp.Select) -> bool:
-        """Return whether a SELECT reads windows of CUMULATE."""
-        return any(called(call) == "CUMULATE" for call in select.find_all(exp.Anonymous))
-
-    def has_options(self, table: exp.Table) -> bool:
-        """Return whether a table has options in a hint."""
-        return table.this.meta.get("start", -1) in self._views
-
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         """Return a join; UNNEST is a LATERAL join with the elements.
 
@@ -457,15 +341,6 @@ class Translator(SparkGenerator):
             expression.set("kind", "INNER")
             return self.as_changed(expression, super().join_sql(expression, join_op))
         return super().join_sql(expression, join_op)
-
-    def check_over(self, node: exp.Window) -> None:
-        """Raise for an OVER of a stream that is not of a rank."""
-        if self.streams is not None:
-            raise self.refuse(
-                node,
-                "In a stream, ROW_NUMBER stands in a sub-query with `WHERE rn = 1` or `WHERE rn <= n` around it, and is the "
-                "only OVER there. (A batch has others: give the tables 'scan.bounded.mode' = 'latest-offset')",
-            )
 
     def literal_sql(self, expression: exp.Literal) -> str:
         """Return a literal: a backslash is a character like any other in Flink."""
@@ -492,11 +367,3 @@ class Translator(SparkGenerator):
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         """Return a call of a function."""
         return call_sql(self, expression, "")
-
-    def as_written(self, node: exp.Anonymous) -> str:
-        """Return a call that means the same in Spark."""
-        return super().anonymous_sql(node)
-
-    def like_without_escape(self, node: exp.Like) -> str:
-        """Return a LIKE as it was written."""
-        return self._like_sql(node)

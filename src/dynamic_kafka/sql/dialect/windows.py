@@ -17,7 +17,8 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from dynamic_kafka.sql.dialect.functions.rules import called
-from dynamic_kafka.sql.dialect.scope import Translating, Window
+from dynamic_kafka.sql.dialect.scope import Window
+from dynamic_kafka.sql.dialect.writer import Writer
 from dynamic_kafka.sql.tables.types import DAY_UNITS, UNITS_US, kind_of
 
 __all__ = ["GROUP_WINDOWS", "aligned", "group_window", "length_us", "offsets_us", "table_window"]
@@ -32,7 +33,7 @@ _STEPS = 300
 """The most steps of CUMULATE: Spark makes a row of each row for each of them."""
 
 
-def table_window(t: Translating, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
+def table_window(t: Writer, call: exp.Anonymous) -> tuple[exp.Expr, Window]:
     """Return the table and the window of a window table function."""
     kind = str(call.this)
     names = {
@@ -60,7 +61,7 @@ def table_window(t: Translating, call: exp.Anonymous) -> tuple[exp.Expr, Window]
     return given["DATA"], Window(kind, t.sql(column.expressions[0]), size, slide, shift)
 
 
-def group_window(t: Translating, call: exp.Anonymous) -> Window:
+def group_window(t: Writer, call: exp.Anonymous) -> Window:
     """Return the window of a function in GROUP BY, or of one that asks for its start or end."""
     kind, _ = GROUP_WINDOWS[called(call)]
     lengths = [length_us(t, length) for length in call.expressions[1:]]
@@ -70,7 +71,7 @@ def group_window(t: Translating, call: exp.Anonymous) -> Window:
     return aligned(t, call, window, t.type_or_none(call.expressions[0]))
 
 
-def aligned(t: Translating, call: exp.Expr, window: Window, found: DataType | None) -> Window:
+def aligned(t: Writer, call: exp.Expr, window: Window, found: DataType | None) -> Window:
     """Return a window that is shifted by what the wall clock of the time zone is behind UTC, too.
 
     A TIMESTAMP has no time zone, and its windows are not shifted. `found` is the type of the time, None if it is not known.
@@ -129,7 +130,7 @@ def offsets_us(zone: str) -> frozenset[int]:
     )
 
 
-def length_us(t: Translating, interval: exp.Expr, *, negative: bool = False) -> int:
+def length_us(t: Writer, interval: exp.Expr, *, negative: bool = False) -> int:
     """Return the length of an interval such as `INTERVAL '10' MINUTES`."""
     sign = 1
     if negative and isinstance(interval, exp.Neg):

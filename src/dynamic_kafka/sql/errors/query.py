@@ -14,7 +14,7 @@ from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
 from dynamic_kafka.sql.dialect.ranks import rank_windows
-from dynamic_kafka.sql.dialect.translate import UNKNOWN_TYPE
+from dynamic_kafka.sql.dialect.writer import UNKNOWN_TYPE
 from dynamic_kafka.sql.errors.script import place_in, reason_of
 
 __all__ = ["cause_of", "in_query", "refuse_for_streams", "unknown_function"]

@@ -18,7 +18,8 @@ from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL, differs_in_streams, has_over
 from dynamic_kafka.sql.dialect.query import Query, parse_query
 from dynamic_kafka.sql.dialect.ranks import RankKey
-from dynamic_kafka.sql.dialect.temporal import Versioned, processing_times
+from dynamic_kafka.sql.dialect.temporal import processing_times
+from dynamic_kafka.sql.dialect.writer import Versioned
 from dynamic_kafka.sql.errors.query import refuse_for_streams
 from dynamic_kafka.sql.queries.catalog import Catalog, View
 from dynamic_kafka.sql.queries.names import unqualified
@@ -41,7 +42,7 @@ in which Flink cannot look rows up either. Write FOR SYSTEM_TIME AS OF the event
 
 
 class KnownTables:
-    """What is known about the tables and views of an environment, for the dialect (`arrival.Streams`, `temporal.Versions`).
+    """What is known about the tables and views of an environment, for the dialect (`writer.Streams`, `writer.Versions`).
 
     `read` returns the rows of a table, as a stream or not, and `keep` gives rows a name for Spark.
     """
@@ -76,7 +77,7 @@ class KnownTables:
         return tree is not None and has_over(unqualified(tree, self._catalog.places), self)
 
     def times_of(self, query: str) -> Sequence[tuple[str, str]]:
-        """See `arrival.Streams`."""
+        """See `writer.Streams`."""
         try:
             rows = self._spark.sql(query)
         except AnalysisException:
@@ -84,13 +85,13 @@ class KnownTables:
         return [(column.name, _time(column)) for column in rows.schema] if rows.isStreaming else ()
 
     def first_rows(self, query: str, keys: Sequence[str]) -> str:
-        """See `arrival.Streams`. Spark keeps the row that it sees first, and the rows of a task come in their order."""
+        """See `writer.Streams`. Spark keeps the row that it sees first, and the rows of a task come in their order."""
         found = f"first_rows__{hashlib.sha256(query.encode()).hexdigest()[:12]}"
         self._keep(self._spark.sql(query).dropDuplicates([*keys]), found)
         return found
 
     def view(self, name: str) -> exp.Query | None:
-        """See `arrival.Streams`: a view is not one query if it is a DataFrame or gives its columns other names."""
+        """See `writer.Streams`: a view is not one query if it is a DataFrame or gives its columns other names."""
         view = self._catalog.views.get(name.lower())
         if view is None or not isinstance(view.query, str) or view.columns:
             return None
@@ -98,7 +99,7 @@ class KnownTables:
         return None if query.options or query.tree is None else unqualified(query.tree, self._catalog.places)
 
     def ordered(self, name: str) -> str | None:
-        """See `arrival.Streams`."""
+        """See `writer.Streams`."""
         table = self._catalog.tables.get(name.lower())
         if table is None:
             raise ConfigurationError(
@@ -126,7 +127,7 @@ class KnownTables:
         return found
 
     def versioned(self, name: str, *, streaming: bool) -> Versioned:
-        """See `temporal.Versions`."""
+        """See `writer.Versions`."""
         table = self._catalog.tables.get(name.lower())
         if not isinstance(table, KafkaTable) or not table.changelog or "history.path" in table.source:
             raise ConfigurationError(
@@ -151,7 +152,7 @@ class KnownTables:
         return Versioned(rows, columns, definition.primary_key, time, dated=table.upsert or of_message)
 
     def check_lookup(self, name: str) -> None:
-        """See `temporal.Versions`."""
+        """See `writer.Versions`."""
         table, view = self._catalog.tables.get(name.lower()), self._catalog.views.get(name.lower())
         if isinstance(table, OtherTable):
             is_static = table.bounded
@@ -167,7 +168,7 @@ class KnownTables:
             raise ConfigurationError(_LOOK_UP.replace("\n", " ").format(name=name))
 
     def processing_times(self, name: str) -> Collection[str]:
-        """See `temporal.Versions`."""
+        """See `writer.Versions`."""
         table, view = self._catalog.tables.get(name.lower()), self._catalog.views.get(name.lower())
         if table is not None:
             return [column.name.lower() for column in table.definition.columns if _is_processing_time(column)]

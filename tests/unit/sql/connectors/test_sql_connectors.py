@@ -141,13 +141,6 @@ def test_metadata_of_a_table_that_nobody_reads_is_left_out() -> None:
     ]
 
 
-def test_partitions_are_shown_and_taken_over() -> None:
-    """SHOW CREATE TABLE has them, and so has a table LIKE it unless it excludes them."""
-    found = definition("a INT, b INT", "'connector' = 'filesystem'", "PARTITIONED BY (b)")
-    assert found.partitioned_by == ("b",)
-    assert "\nPARTITIONED BY (`b`)\nWITH (" in found.ddl()
-
-
 def test_a_merge() -> None:
     """A key that is gone is deleted, one that is there is replaced, one that is not is inserted. Newer rows stay."""
     text = merge_statement("lake.db.t", ["id", "a b"], ["id"])

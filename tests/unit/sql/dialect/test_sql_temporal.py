@@ -18,8 +18,8 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.dialect.temporal import Versioned
 from dynamic_kafka.sql.dialect.translate import translate
+from dynamic_kafka.sql.dialect.writer import Versioned
 from dynamic_kafka.sql.queries.text import versioned_tables
 
 TYPES: dict[str, dict[str, DataType]] = {

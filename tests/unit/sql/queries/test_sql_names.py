@@ -83,8 +83,19 @@ def test_names_of_the_environment_in_a_query() -> None:
         ("WITH t AS (SELECT * FROM u) SELECT * FROM t", {"u"}),
         ("WITH t AS (SELECT * FROM t) SELECT * FROM t", {"t"}),
         ("SELECT * FROM u WHERE EXISTS (WITH u AS (SELECT * FROM v) SELECT * FROM u)", {"u", "v"}),
+        ("SELECT T2.t FROM `My-T` AS T2 JOIN u ON T2.id = u.id", {"my-t", "u"}),
+        ("SELECT total FROM (SELECT amount AS total FROM orders)", {"orders"}),
+        ("SELECT 1 UNION ALL SELECT a FROM t", {"t"}),
+        ("WITH w AS (SELECT * FROM t) SELECT * FROM w WHERE a IN (SELECT b FROM u)", {"t", "u"}),
+        ("SELECT 'FROM x' -- FROM y\nFROM t", {"t"}),
     ],
 )
 def test_which_names_of_a_query_are_of_the_environment(query: str, names: set[str]) -> None:
-    """Not those of its WITH, and not those of Spark's catalogs."""
+    """In lower case; not aliases, not those of its WITH, and not those of Spark's catalogs."""
     assert tables_here(query, PLACES) == names
+
+
+def test_of_a_query_that_nobody_understands_every_word_may_be_a_table() -> None:
+    """Such as one that only Spark knows."""
+    query = "FROM t |> AGGREGATE magic(a) GROUP BY b |> PIVOT ??"
+    assert tables_here(query, {}) >= {"from", "t", "aggregate", "magic", "a"}

@@ -4,26 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_kafka.sql.queries.names import tables_here
 from dynamic_kafka.sql.queries.text import filters_groups, is_projection, selects_all, uses_row_kind, with_row_kind
-
-
-@pytest.mark.parametrize(
-    ("query", "tables"),
-    [
-        ("SELECT a FROM t", {"t"}),
-        ("SELECT T2.t FROM `My-T` AS T2 JOIN u ON T2.id = u.id", {"my-t", "u"}),
-        ("SELECT total FROM (SELECT amount AS total FROM orders)", {"orders"}),
-        ("SELECT 1 UNION ALL SELECT a FROM t", {"t"}),
-        ("WITH w AS (SELECT * FROM t) SELECT * FROM w WHERE a IN (SELECT b FROM u)", {"t", "u"}),
-        ("SELECT 'FROM x' -- FROM y\nFROM t", {"t"}),
-        ("FROM t |> AGGREGATE magic(a) GROUP BY b |> PIVOT ??", {"from", "t", "aggregate", "magic", "a"}),
-    ],
-)
-def test_tables(query: str, tables: set[str]) -> None:
-    """In lower case, without aliases and parts of WITH; of what nobody understands, every word."""
-    found = tables_here(query, {})
-    assert found == tables or (tables <= found and "??" in query)
 
 
 @pytest.mark.parametrize(

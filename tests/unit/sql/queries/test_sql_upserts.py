@@ -18,6 +18,7 @@ VIEWS = {
     "turned": View("turned", "SELECT * FROM rows", ("n", "id", "row_kind")),
     "again": View("again", "SELECT * FROM turned"),
     "changed": View("changed", "SELECT LENGTH(n) AS id, * EXCEPT (id) FROM rows"),
+    "listed": View("listed", "SELECT LENGTH(n), * FROM rows", ("id", "old", "n", "row_kind")),
     "filtered": View("filtered", "WITH w AS (SELECT * FROM rows) SELECT * FROM (SELECT * FROM w WHERE n > 'a')"),
     "both": View("both", "SELECT * FROM rows UNION ALL SELECT * FROM changed"),
     "on_keys": View("on_keys", "SELECT r.* FROM rows r JOIN facts f ON r.id = f.id AND f.x > '' WHERE f.x > 'a'"),
@@ -72,6 +73,7 @@ def test_what_depends_on_keys_alone_needs_no_old_rows(catalog: Catalog, query: s
         "SELECT id, n FROM again",
         "SELECT id, n FROM changed",
         "SELECT * FROM changed",
+        "SELECT id, n FROM listed",
         "SELECT id, 'a' FROM both",
     ],
 )
@@ -87,6 +89,7 @@ def test_a_key_is_not_made_of_values(catalog: Catalog, query: str) -> None:
         "SELECT id, n FROM rows WHERE n > 'a'",
         "SELECT n, id FROM turned WHERE id > 'a'",
         "SELECT 1, 'a' FROM changed WHERE id > 1",
+        "SELECT 1, 'a' FROM listed WHERE id IS NOT NULL",
         "SELECT id, n FROM filtered",
         "SELECT 1, 'a' FROM both WHERE id > 1",
         "SELECT 1, 'a' FROM circle WHERE n > 'a'",
