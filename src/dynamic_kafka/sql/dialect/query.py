@@ -264,11 +264,12 @@ def part_of_with(table: exp.Table) -> exp.CTE | None:
         with_ = parent.args.get("with_")
         if isinstance(with_, exp.With):
             before = with_.expressions
-            if isinstance(inside, exp.With):  # only the parts before this one
+            if isinstance(inside, exp.With):  # only the parts before this one, and a recursive one itself
                 own = table.find_ancestor(exp.CTE)
                 while own is not None and own.parent is not with_:
                     own = own.find_ancestor(exp.CTE)
-                before = before[: next((i for i, cte in enumerate(before) if cte is own), 0)]
+                place = next((i for i, cte in enumerate(before) if cte is own), 0)
+                before = before[: place + bool(with_.args.get("recursive"))]
             for cte in before:
                 if cte.alias.lower() == table.name.lower():
                     return cte  # type: ignore[no-any-return]

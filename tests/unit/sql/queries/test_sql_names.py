@@ -82,6 +82,7 @@ def test_names_of_the_environment_in_a_query() -> None:
         ("SELECT * FROM lake.db.t", set()),
         ("WITH t AS (SELECT * FROM u) SELECT * FROM t", {"u"}),
         ("WITH t AS (SELECT * FROM t) SELECT * FROM t", {"t"}),
+        ("WITH RECURSIVE t AS (SELECT * FROM u UNION ALL SELECT a + 1 FROM t) SELECT * FROM t", {"u"}),
         ("SELECT * FROM u WHERE EXISTS (WITH u AS (SELECT * FROM v) SELECT * FROM u)", {"u", "v"}),
         ("SELECT T2.t FROM `My-T` AS T2 JOIN u ON T2.id = u.id", {"my-t", "u"}),
         ("SELECT total FROM (SELECT amount AS total FROM orders)", {"orders"}),
