@@ -34,6 +34,8 @@ QUERIES = [
     ("SELECT id FROM t WHERE ts BETWEEN CAST('2024-03-31 00:19:00' AS TIMESTAMP_LTZ(3)) AND CURRENT_TIMESTAMP", 2),
     ("SELECT id FROM t WHERE wall >= TIMESTAMP '2024-03-31 00:03:00'", 19),
     ("SELECT id FROM t WHERE ts >= NOW() - INTERVAL '20000' DAY", 20),
+    ("SELECT id FROM default_database.t WHERE o >= 7", 6),
+    ("SELECT d.id FROM default_catalog.default_database.t AS d WHERE o >= 7", 6),
     ("SELECT id FROM v WHERE id > 3", 10),
     ("SELECT id FROM t /*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */ WHERE o > 4", 10),
     ("SELECT id FROM t WHERE o > 4 AND (id > 15 OR id IS NULL OR (id > 3 AND id < 8))", 10),
