@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
-from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of, type_at
+from dynamic_kafka.spark.comparisons import MOST_COMPARISONS, SIGNS, Comparison, expression_of, type_at
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
 
 __all__ = ["read_arrow"]
@@ -58,6 +59,11 @@ def read_arrow(
     """
     source = DynamicKafkaDataSource(texts(options))
     conditions = [_parsed(condition) for condition in where]
+    if len(conditions) > MOST_COMPARISONS:
+        raise ConfigurationError(
+            f"`where` has {len(conditions)} conditions, and at most {MOST_COMPARISONS} are possible; "
+            "`in` and `not in` take any number of values"
+        )
     if isinstance(columns, pa.Schema):
         known = _of_spark(columns)
         names = known.names
@@ -95,9 +101,12 @@ def _parsed(condition: Condition) -> Comparison:
     try:
         column, sign, value = condition
         path = (column,) if isinstance(column, str) else tuple(column)
+        several = sign in ("in", "not in")
         if not path or not all(isinstance(name, str) for name in (*path, sign)):
             raise TypeError
-        found = Comparison(path, sign, tuple(value) if sign in ("in", "not in") else value)
+        if several and isinstance(value, str | bytes | Mapping):
+            raise TypeError
+        found = Comparison(path, sign, tuple(value) if several else value)
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"The condition {condition!r} is not a column, an operator and a value, such as ('offset', '>=', 5)"
@@ -126,7 +135,9 @@ def _checked(given: Comparison, types: pa.Schema) -> Comparison:
         raise ConfigurationError(
             f"The condition on '{name}' has a time without a time zone: add one, such as datetime.UTC"
         )
-    wanted = [one for one in values if one is not None or not several]
+    # Python calls no time within a change of clocks equal to that of another zone (PEP 495).
+    as_utc = [one.astimezone(dt.UTC) if isinstance(one, dt.datetime) and one.tzinfo else one for one in values]
+    wanted = [one for one in as_utc if one is not None or not several]
     try:
         same = tuple(pa.array(wanted, type_).to_pylist())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EPOCH",
+    "MOST_COMPARISONS",
     "SIGNS",
     "AnyOf",
     "Comparison",
@@ -49,6 +50,8 @@ __all__ = [
 
 SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
 """The operators that users know. Queries of SQL have `starts with` and those of `_UNARY`, too."""
+MOST_COMPARISONS = 500
+"""The most comparisons of one read: Arrow walks a chain of them by recursion, and thousands end the process."""
 _UNARY = ("is null", "is not null")
 _SEVERAL = ("in", "not in")
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
@@ -211,9 +214,9 @@ def _expression(found: Comparison, type_: pa.DataType | None) -> pc.Expression |
         return None
     match found.sign:
         case "in" | "not in":
-            # Arrow's sets have 0.0 and -0.0 as two values.
-            same = [field == value for value in compared] if pa.types.is_floating(type_) else [field.isin(compared)]
-            among = reduce(or_, same, pc.scalar(False))
+            if pa.types.is_floating(type_) and 0.0 in values:  # of which Arrow's sets have two
+                compared = pa.array([*values, 0.0, -0.0], type_)
+            among = field.isin(compared)
             return field.is_valid() & (among if found.sign == "in" else ~among)
         case "starts with":
             return pc.starts_with(field, pattern=values[0]) if pa.types.is_string(type_) else None

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dynamic_kafka.spark.comparisons import SIGNS, Comparison, expression_of
+from dynamic_kafka.spark.comparisons import MOST_COMPARISONS, SIGNS, Comparison, expression_of
 
 UTC = dt.UTC
 FLOATS = st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 1.5, math.inf, math.nan])
@@ -103,3 +103,14 @@ def test_values_that_are_not_of_the_columns_type_cannot_be_compared(name: str, s
     """Nor one that the type does not have, NaN, and columns that do not exist."""
     types = {"n": pa.int8(), "t": pa.timestamp("us", "UTC"), "d": pa.decimal128(5, 2), "f": pa.float64()}
     assert expression_of([(Comparison((name,), sign, value),)], pa.schema(types)) is None
+
+
+def test_many_values_and_conditions_are_possible() -> None:
+    """Arrow walks a chain of comparisons by recursion: one that is too long ends the process."""
+    batch = pa.record_batch({"f": [0.0, 1.5, 1e6]})
+    many = tuple(float(i) for i in range(20_000))
+    among = [(Comparison(("f",), "in", many),)]
+    one_of = [tuple(Comparison(("f",), "=", value) for value in many[:MOST_COMPARISONS])]
+    all_of = [(Comparison(("f",), "!=", value),) for value in many[:MOST_COMPARISONS]]
+    for conditions, kept in ((among, [0.0]), (one_of, [0.0]), (all_of, [1.5, 1e6])):
+        assert batch.filter(expression_of(conditions, batch.schema))["f"].to_pylist() == kept

@@ -12,7 +12,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -32,13 +31,13 @@ from pyspark.sql.types import (
 from dynamic_kafka.errors import SqlError
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.history.model import HISTORY_ROW
-from dynamic_kafka.spark.comparisons import EPOCH, AnyOf, Comparison, as_text
+from dynamic_kafka.spark.comparisons import EPOCH, MOST_COMPARISONS, AnyOf, Comparison, as_text
 from dynamic_kafka.sql.tables.metadata_columns import METADATA_KEYS
 from dynamic_kafka.sql.tables.types import cast_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
     from dynamic_kafka.sql.queries import pushed_conditions
     from dynamic_kafka.sql.queries.pushed_conditions import Condition
@@ -88,6 +87,8 @@ def wanted_rows(
     places, with_history = _places(table), "history.path" in table.source
     try:
         found = [any_of for any_of in conditions if all(one.column.lower() in places for one in any_of)]
+        if sum(map(len, found)) > MOST_COMPARISONS:
+            return ""
         values = _constants(spark, places, chain.from_iterable(found), translate)
         taken: list[AnyOf] = []
         types: dict[tuple[str, ...], pa.DataType] = {}
@@ -118,11 +119,25 @@ def _constants(
     names = {text: f"c{i}" for i, text in enumerate(dict.fromkeys(text for _, text in asked))}
     selected = translate(f"SELECT {', '.join(f'{text} AS {name}' for text, name in names.items())}")
     constants = spark.sql(f"{selected} FROM VALUES (0)")  # which Spark calculates without a job
-    types = {text: constants.schema[name].dataType for text, name in names.items()}
-    known = {key: place for key, place in asked.items() if _is_compared(place, types[key[1]], key[0].sign)}
-    exact = [_exact(F.col(names[text]), place).alias(f"v{i}") for i, ((_, text), place) in enumerate(known.items())]
-    row = constants.select(*exact).collect()[0] if exact else ()
-    return {key: _of_python(value, place.type) for (key, place), value in zip(known.items(), row, strict=True)}
+    schema = constants.schema
+    types = {text: schema[name].dataType for text, name in names.items()}
+    alike: dict[tuple[_Place, DataType], list[tuple[Condition, str]]] = {}
+    for (one, text), place in asked.items():
+        if _is_compared(place, types[text], one.sign):
+            alike.setdefault((place, types[text]), []).append((one, text))
+    if not alike:
+        return {}
+    # Arrays, as texts: many columns take long to analyse, and a Column is made by many calls of the JVM.
+    arrays = (
+        f"transform(array({', '.join(names[text] for _, text in keys)}), c -> {_exact('c', place)})"
+        for (place, _), keys in alike.items()
+    )
+    row = constants.selectExpr(*arrays).collect()[0]
+    return {
+        key: _of_python(value, place.type)
+        for ((place, _), keys), values in zip(alike.items(), row, strict=True)
+        for key, value in zip(keys, values, strict=True)
+    }
 
 
 def _places(table: KafkaTable) -> dict[str, _Place]:
@@ -161,11 +176,12 @@ def _digits(type_: DataType) -> tuple[int, int] | None:
     return (_DIGITS[type(type_)], 0) if type(type_) in _DIGITS else None
 
 
-def _exact(constant: Column, place: _Place) -> Column:
-    """Return a constant with the type that a column has in the source; NULL if that is not the same value."""
-    value = constant.try_cast(place.declared).try_cast(place.type)
-    is_same = value.try_cast(place.declared) == constant
-    return F.when(is_same, F.unix_micros(value) if isinstance(place.type, TimestampType) else value)
+def _exact(constant: str, place: _Place) -> str:
+    """Return a constant with the type that a column has in the source, as SQL; NULL if that is not the same value."""
+    declared, of_source = place.declared.simpleString(), place.type.simpleString()
+    value = f"try_cast(try_cast({constant} AS {declared}) AS {of_source})"
+    given = f"unix_micros({value})" if isinstance(place.type, TimestampType) else value
+    return f"CASE WHEN try_cast({value} AS {declared}) = {constant} THEN {given} END"
 
 
 def _of_python(value: Any, type_: DataType) -> Any:
