@@ -27,7 +27,7 @@ from dynamic_kafka.source.document.evidence import (
 )
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, RetainedTopic, check_chain, decode, encode
 from dynamic_kafka.source.driver.record_log import parse_sync
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.placement import follow, place
 from dynamic_kafka.source.rules.planning import Range
 from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
@@ -349,29 +349,17 @@ class Query:
         self.answer: Placement | None = None
         self.result: Reconciled
 
-    def look(
-        self,
-        desired: Mapping[str, DesiredCluster],
-        views: Mapping[str, ClusterView],
-        *,
-        quiet: set[tuple[str, str]] = frozenset(),  # type: ignore[assignment]
-        inactive: set[str] = frozenset(),  # type: ignore[assignment]
-    ) -> None:
+    def look(self, desired: Mapping[str, DesiredCluster], views: Mapping[str, ClusterView], **seen: Any) -> None:
         """Reconcile until nothing is asked any more, and take the document over, through its text."""
         answers: dict[MoveRequest, Placement] = {}
         starts = dict.fromkeys(((name, TP(t, p)) for name in views for t in "tuv" for p in range(9)), 0)
         while True:
             self.result = reconcile(
                 self.document,
-                {},
-                desired,
-                views,
-                policy=ReadPolicy(KafkaOffsetsInitializer.earliest(), None, True, 10**9, False),
-                answers=OffsetAnswers(start=starts, moves=answers),
+                SourceSnapshot({}, desired, views, fresh=True, **seen),
+                ReadPolicy(KafkaOffsetsInitializer.earliest(), None, True, 10**9, False),
+                OffsetAnswers(start=starts, moves=answers),
                 now_ms=1,
-                fresh=True,
-                quiet=quiet,
-                inactive=inactive,
             )
             asked = [move.request for move in self.result.moving.moves if move.placement is None]
             if not asked:
@@ -496,14 +484,16 @@ def test_marks_of_a_log_that_was_cut_are_dropped() -> None:
     state.marks = {tp: (Marks(20, (RecordPrint(19, 1, "x", ""),)),) for tp in state.ranges}
     result = reconcile(
         Document(clusters={"a": state}),
-        {},
-        {"a": wants("t"), "b": wants("t", continues=RECORDS)},
-        {"a": view("ka", t=[30, 30]), "b": view("kb", t=[9, 9])},
-        policy=ReadPolicy(KafkaOffsetsInitializer.earliest(), None, False, 10**9, False),
-        answers=OffsetAnswers(),
+        SourceSnapshot(
+            {},
+            {"a": wants("t"), "b": wants("t", continues=RECORDS)},
+            {"a": view("ka", t=[30, 30]), "b": view("kb", t=[9, 9])},
+            fresh=True,
+            regressed={("a", T0): 15},
+        ),
+        ReadPolicy(KafkaOffsetsInitializer.earliest(), None, False, 10**9, False),
+        OffsetAnswers(),
         now_ms=1,
-        fresh=True,
-        regressed={("a", T0): 15},
     )
     kept = result.document.clusters["a"]
     assert (kept.ranges[T0], list(kept.marks)) == ((15, 15), [TP("t", 1)])
