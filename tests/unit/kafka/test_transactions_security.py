@@ -8,14 +8,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import self_signed
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import client_config
@@ -41,22 +37,8 @@ OIDC = {
 @pytest.fixture(scope="module")
 def pem() -> dict[str, str]:
     """A certificate, its key, and the key encrypted with the password `s3cret`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().issuer_name(name).subject_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    certificate = builder.sign(key, hashes.SHA256())
-
-    def private(encryption: serialization.KeySerializationEncryption) -> str:
-        form = serialization.PrivateFormat.PKCS8
-        return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
-
-    return {
-        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
-        "key": private(serialization.NoEncryption()),
-        "encrypted": private(serialization.BestAvailableEncryption(b"s3cret")),
-    }
+    texts = (part.decode() for part in self_signed())
+    return dict(zip(("certificate", "key", "encrypted"), texts, strict=True))
 
 
 def tls(**properties: str) -> ssl.SSLContext:

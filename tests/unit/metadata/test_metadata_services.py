@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import ipaddress
 import json
 import logging
 import os
@@ -18,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
@@ -27,10 +25,7 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import self_signed
 
 import dynamic_kafka.metadata.services as services_module
 from dynamic_kafka.errors import (
@@ -552,7 +547,7 @@ def test_http_redirect_to_another_host_is_followed_only_without_authorization(se
 @pytest.fixture
 def tls_server(server: Server, tmp_path: Path) -> Server:
     """The server by https, with a certificate of its own for 127.0.0.1."""
-    certificate, key = self_signed()
+    certificate, key, _ = self_signed()
     (tmp_path / "pair.pem").write_bytes(key + certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
@@ -560,20 +555,6 @@ def tls_server(server: Server, tmp_path: Path) -> Server:
     server.url = server.url.replace("http:", "https:")
     (tmp_path / "ca.pem").write_bytes(certificate)
     return server
-
-
-def self_signed() -> tuple[bytes, bytes]:
-    """A certificate and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().issuer_name(name).subject_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    return certificate.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
 
 
 def test_https_certificate_is_verified(tls_server: Server) -> None:
