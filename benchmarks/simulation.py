@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.offsets import Cursor, Document, check_chain, decode, encode, topic_id_text
 from dynamic_kafka.source.rules.admission import admit
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.planning import Range, plan
 from dynamic_kafka.source.rules.reconcile import reconcile
 
@@ -44,9 +44,8 @@ def micro_batch(partitions: int, per_topic: int, clusters: int = 1) -> Callable[
     streams = {"stream": dict.fromkeys(names, frozenset(topics))}
 
     def resolve(previous: Document | None, answers: OffsetAnswers) -> Document:
-        return reconcile(
-            previous, streams, desired, views, policy=_POLICY, answers=answers, now_ms=0, fresh=True
-        ).document
+        seen = SourceSnapshot(streams, desired, views, fresh=True)
+        return reconcile(previous, seen, _POLICY, answers, now_ms=0).document
 
     known = OffsetAnswers(start={(name, tp): _OFFSET for name in names for tp in ends})
     start = json.dumps(encode(resolve(None, known)))

@@ -14,7 +14,7 @@ from dynamic_kafka.cli.lag import command as lag
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS
-from tests.engine import Query
+from tests.engine import Query, write_checkpoint
 
 pytestmark = pytest.mark.broker
 
@@ -46,16 +46,6 @@ def lags(capsys: pytest.CaptureFixture[str]) -> Lag:
         return code, found
 
     return call
-
-
-def write_checkpoint(folder: Path, documents: list[str], *, unfinished: bool = False) -> str:
-    """Write a query's log of offsets as Spark does, and return where."""
-    for name, count in (("offsets", len(documents)), ("commits", len(documents) - unfinished)):
-        (folder / name).mkdir(exist_ok=True, parents=True)
-        for i in range(count):
-            text = f"v1\n{{}}\n{documents[i]}" if name == "offsets" else "v1\n{}"
-            (folder / name / str(i)).write_text(text)
-    return str(folder)
 
 
 def test_lag_and_age_of_each_partition(

@@ -18,7 +18,7 @@ from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.log.chain import Chain, Record, State
 from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, part, read_all
+from tests.engine import MetadataFile, Query, part, read_all, write_checkpoint
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -38,10 +38,7 @@ class Stopped:
         self.query = Query({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": name})
         self.query.available_now()
         self.query.close()
-        for number, text in enumerate(self.query.log):
-            for folder, content in (("offsets", f"v1\n{{}}\n{text}"), ("commits", "v1\n{}")):
-                (path / folder).mkdir(parents=True, exist_ok=True)
-                (path / folder / str(number)).write_text(content)
+        write_checkpoint(path, self.query.log)
 
     def reset(self, *arguments: str) -> int:
         """Run `offsets reset`."""
@@ -149,11 +146,8 @@ def test_a_dead_cluster_is_taken_out_of_the_batch_that_waits_for_it(
     with pytest.raises(ClusterUnavailableError, match="dynamic-kafka offsets postpone CHECKPOINT other"):
         read_all(query.enumerator.tasks(start, end), query.settings)
     query.close()
-    for folder, texts in (("offsets", query.log), ("commits", query.log[:-1])):
-        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
-        for number, text in enumerate(texts):
-            (tmp_path / "checkpoint" / folder / str(number)).write_text(f"v1\n{{}}\n{text}")
-    command = ["offsets", "postpone", str(tmp_path / "checkpoint"), "other", "--execute"]
+    checkpoint = write_checkpoint(tmp_path / "checkpoint", query.log, unfinished=True)
+    command = ["offsets", "postpone", checkpoint, "other", "--execute"]
     assert main([*command, "--rewrite-unfinished", "--force"]) == 0
     assert "leaves 2 offsets of 'other' (1 partition) to a later batch" in capsys.readouterr().out
 

@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.engine import MetadataFile, Query, part
+from tests.engine import MetadataFile, Query, part, write_checkpoint
 from tests.spark.tables import Topic
 
 pytestmark = pytest.mark.broker
@@ -28,11 +28,7 @@ def checkpoint_of(file: MetadataFile, path: Path) -> str:
     query = Query(file.options())
     query.available_now()
     query.close()
-    for number, text in enumerate(query.log):
-        for folder, content in (("offsets", f"v1\n{{}}\n{text}"), ("commits", "v1\n{}")):
-            (path / folder).mkdir(parents=True, exist_ok=True)
-            (path / folder / str(number)).write_text(content)
-    return str(path)
+    return write_checkpoint(path, query.log)
 
 
 def test_what_the_metadata_say_is_checked(

@@ -19,7 +19,7 @@ from dynamic_kafka.source.document.evidence import MoveRequest, Sync
 from dynamic_kafka.source.driver.movers import answer
 from dynamic_kafka.source.driver.record_log import OffsetSyncs, open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.engine import MetadataFile, Query, part, read_batch
+from tests.engine import MetadataFile, Query, part, read_batch, write_checkpoint
 from tests.mirror_maker import mirror_maker
 
 pytestmark = pytest.mark.broker
@@ -361,11 +361,8 @@ def test_the_command_says_where_positions_are_before_anything_moves(
     query.run_until_rows(20)
     query.close()
     checkpoint = file.path.parent / "checkpoint"
-    for folder in ("offsets", "commits"):
-        (checkpoint / folder).mkdir(parents=True)
+    write_checkpoint(checkpoint, query.log)
     (checkpoint / "metadata").write_text('{"id": "x"}')
-    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{query.log[-1]}")
-    (checkpoint / "commits" / "0").write_text("v1\n{}")
     file.write(s={"b": part(cluster_b, name, empty)})
     options = ["metadata-service=file", f"metadata-service.path={file.path}", "stream-ids=s"]
     command = ["offsets", "translate", str(checkpoint), "--from", "a", "--to", "b"]

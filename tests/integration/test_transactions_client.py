@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,6 +30,7 @@ from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
 from tests.brokers import committed, leave_open
 from tests.engine import read_batch
+from tests.web import Answer, Request, WebServer
 
 pytestmark = pytest.mark.broker
 
@@ -306,49 +305,36 @@ def test_scram(tls: KafkaBroker, connect: Connect) -> None:
 
 
 @contextmanager
-def token_endpoint() -> Iterator[tuple[dict[str, str], set[tuple[str, str]]]]:
+def token_endpoint() -> Iterator[tuple[dict[str, str], set[tuple[str, bytes]]]]:
     """Issues tokens of `admin`: the properties of a login with them, and the logins and forms of those who ask."""
-    asked: set[tuple[str, str]] = set()
+    asked: set[tuple[str, bytes]] = set()
 
-    class Endpoint(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.add((self.headers["Authorization"], form))
-            now = int(time.time())
-            parts = ({"alg": "none"}, {"sub": "admin", "iat": now, "exp": now + 600, "scope": "kafka"})
-            encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps({"access_token": ".".join([*encoded, ""])}).encode())
+    def answer(request: Request) -> Answer:
+        asked.add((request.headers["authorization"], request.body))
+        now = int(time.time())
+        parts = ({"alg": "none"}, {"sub": "admin", "iat": now, "exp": now + 600, "scope": "kafka"})
+        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+        body = json.dumps({"access_token": ".".join([*encoded, ""])}).encode()
+        return 200, {"Content-Type": "application/json"}, body
 
-        def log_message(self, *args: object) -> None:
-            """Keeps quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield (
-                {
-                    "sasl.mechanism": "OAUTHBEARER",
-                    "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
-                    "sasl.oauthbearer.client.id": "me",
-                    "sasl.oauthbearer.client.secret": "secret",
-                    "sasl.oauthbearer.scope": "kafka",
-                },
-                asked,
-            )
-        finally:
-            server.shutdown()
-            thread.join()
+    with WebServer(answer) as server:
+        yield (
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": f"{server.url}/token",
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": "secret",
+                "sasl.oauthbearer.scope": "kafka",
+            },
+            asked,
+        )
 
 
 def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Connect) -> None:
     """The token is fetched with the client's id and secret, for the scope."""
     with token_endpoint() as (login, asked):
         assert connect(secure(tls, **login)).broker_settings().max_timeout_ms == 900_000
-    assert asked == {("Basic bWU6c2VjcmV0", "grant_type=client_credentials&scope=kafka")}
+    assert asked == {("Basic bWU6c2VjcmV0", b"grant_type=client_credentials&scope=kafka")}
 
 
 def test_tokens_from_an_endpoint_are_used_for_records(tls: KafkaBroker, topic: Topic) -> None:

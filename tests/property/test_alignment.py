@@ -124,6 +124,15 @@ class World:
         """Whether everything was read."""
         return all(log.position == len(log.times_ms) for log in self.logs.values())
 
+    def read_all(self, limit: int | None) -> None:
+        """Read everything. Partitions that were read to their ends hold the others back, until they are idle."""
+        while not self.is_read:
+            if not self.batch(limit):
+                waiting = [log for log in self.logs.values() if log.holds and log.position == len(log.times_ms)]
+                assert waiting
+                for log in waiting:
+                    log.holds = False
+
 
 def key(cluster: str, partition: int = 0) -> Key:
     """A partition."""
@@ -145,14 +154,7 @@ limits = st.none() | st.integers(1, 40)
 def test_a_catch_up_drops_no_row_and_reads_all(found: dict[Key, Log], drift_ms: int, limit: int | None) -> None:
     """Whatever the backlogs, the drift and the limit: all is read, and no row is late with a delay of the drift."""
     world = World(found, drift_ms, drift_ms)
-    while not world.is_read:
-        if not world.batch(limit):
-            # Those that were read to their ends hold the others back, until they are idle.
-            waiting = [log for log in found.values() if log.holds and log.position == len(log.times_ms)]
-            assert waiting
-            assert world.late == 0
-            for log in waiting:
-                log.holds = False
+    world.read_all(limit)
     assert world.late == 0
 
 
@@ -190,12 +192,7 @@ def test_records_out_of_order_never_stop_progress(
         shuffled.append(time_ms)
     found[key("z")] = Log(shuffled)
     world = World(found, drift_ms, drift_ms)
-    while not world.is_read:
-        if not world.batch(limit):
-            waiting = [log for log in found.values() if log.holds and log.position == len(log.times_ms)]
-            assert waiting
-            for log in waiting:
-                log.holds = False
+    world.read_all(limit)
 
 
 @given(logs, drifts, limits, st.integers(0, 20))
@@ -206,12 +203,7 @@ def test_a_time_in_the_far_future_stops_nothing(
     wrong = min(found)
     found[wrong].times_ms.insert(min(at, len(found[wrong].times_ms)), NOW_MS + 30 * 365 * FUTURE_MS)
     world = World(found, drift_ms, drift_ms)
-    while not world.is_read:
-        if not world.batch(limit):
-            waiting = [log for log in found.values() if log.holds and log.position == len(log.times_ms)]
-            assert waiting
-            for log in waiting:
-                log.holds = False
+    world.read_all(limit)
 
 
 @given(logs, drifts)

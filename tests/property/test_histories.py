@@ -47,10 +47,9 @@ from dynamic_kafka.source.driver import beginning
 from dynamic_kafka.source.driver import enumerator as enumerator_module
 from dynamic_kafka.source.driver.aligner import Aligner
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
-from dynamic_kafka.source.driver.view import SourceSnapshot
 from dynamic_kafka.source.rules.alignment import TimeAnswer, TimeRequest
 from dynamic_kafka.source.rules.desired import desired_cluster, desired_clusters, desired_streams, to_monitor
-from dynamic_kafka.source.rules.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.rules.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest, SourceSnapshot
 from dynamic_kafka.source.rules.planning import ClusterAccess, Range, ReadTask
 from dynamic_kafka.source.rules.record_times import look_up
 from dynamic_kafka.source.settings import SourceSettings

@@ -32,9 +32,8 @@ from dynamic_kafka.metadata.model import ClusterMetadata
 from dynamic_kafka.metadata.snapshot import Snapshot
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document, Packing, decode
 from dynamic_kafka.source.driver.enumerator import SourceEnumerator
-from dynamic_kafka.source.driver.view import SourceSnapshot
 from dynamic_kafka.source.rules.desired import desired_clusters
-from dynamic_kafka.source.rules.model import ClusterView
+from dynamic_kafka.source.rules.model import ClusterView, SourceSnapshot
 from dynamic_kafka.source.rules.planning import ReadTask
 
 NAMES = (*CLUSTERS, "x", "y")

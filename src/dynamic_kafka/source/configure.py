@@ -90,7 +90,7 @@ def configure_source(options: Mapping[str, str], objects: SourceObjects | None =
     objects = objects or SourceObjects()
     parsed = parse_options(options, SOURCE_OPTIONS)
     properties = dict(parsed.properties)
-    reject_owned(properties, "properties.")
+    reject_owned(properties)
     reset = properties.pop("auto.offset.reset", None)
     group_id = properties.pop("group.id", None)
     check_mechanism(properties)

@@ -255,9 +255,10 @@ def test_findings_about_rights(
 ) -> None:
     """What is missing is named; what is not known is not enough."""
     needed = dict.fromkeys(granted, frozenset({"Describe", "Read"}))
-    found = rights.judge_rights("reading", needed, granted, asked_for=asked_for)
+    found = rights.judge_rights("reading", needed, granted, asked_for=asked_for, user="User:me")
     assert found.result is result
     assert said in found.what
+    assert ("--allow-principal User:me ..." in found.remedy) == (result in (ERROR, WARNING))
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def test_a_file_that_is_none(
     [
         ("", "The address is empty"),
         ("memory://", "'memory://' names no file or folder"),
+        ("nosuchscheme://x/y", "'nosuchscheme://x/y' cannot be opened"),
         ("hdfs://nowhere:9000/x", "cannot be opened: .* \\(pyarrow needs JAVA_HOME, HADOOP_HOME"),
     ],
 )

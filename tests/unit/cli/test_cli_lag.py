@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.commands import Run, runner
+from tests.engine import write_checkpoint
 from tests.observed import cluster, source, topic
 
 from dynamic_kafka.cli.job import Target
@@ -203,7 +204,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
+def checkpoint(tmp_path: Path) -> str:
     """A checkpoint after batch 0, of a cluster at an address where nothing listens."""
     return written(tmp_path, ewr=state_of("127.0.0.1:1", ("t", 0), ("t", 1)))
 
@@ -214,18 +215,15 @@ def state_of(servers: str, *partitions: tuple[str, int], **more: Any) -> Cluster
     return ClusterOffsets("", {"bootstrap.servers": servers}, topics={t: "" for t, _ in ranges}, ranges=ranges, **more)
 
 
-def written(folder: Path, **clusters: ClusterOffsets) -> Path:
+def written(folder: Path, **clusters: ClusterOffsets) -> str:
     """A checkpoint after batch 0."""
     document = Document({"s": {name: frozenset(state.topics) for name, state in clusters.items()}}, clusters)
-    for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(encode(document))}"), ("commits", "v1\n{}")):
-        (folder / name).mkdir()
-        (folder / name / "0").write_text(text)
-    return folder
+    return write_checkpoint(folder, [json.dumps(encode(document))])
 
 
 def test_a_cluster_that_was_never_reached_is_unknown(run: Run, tmp_path: Path) -> None:
     """No topic of it is known, so it has a row of its own, and the exit code says so."""
-    code, out, _ = run(str(written(tmp_path, mia=ClusterOffsets(since_ms=5))), "--output", "json")
+    code, out, _ = run(written(tmp_path, mia=ClusterOffsets(since_ms=5)), "--output", "json")
     found = json.loads(out)
     assert (code, list(found["unreachable"]), found["rows"][0]["lag"]) == (1, ["mia"], None)
     assert "has not reached it yet" in found["rows"][0]["note"]
@@ -255,21 +253,21 @@ def test_what_the_checkpoint_does_not_have_is_unknown(
     monkeypatch.setattr(of_checkpoint, "ClusterConnection", lambda *_, **__: connection)
     place = written(tmp_path, ewr=state_of("here:1", ("t", 0), discovered=True, unseen={"unseen": 0}))
     given = [word for option in options for word in ("-o", "kafka.bootstrap.servers=here:1", "-o", option)]
-    code, out, _ = run(str(place), "--by", "partition", "--output", "json", *given)
+    code, out, _ = run(place, "--by", "partition", "--output", "json", *given)
     rows = sorted((row["topic"], row["partition"], row["lag"]) for row in json.loads(out)["rows"])
     assert (code, rows) == (1, sorted([("t", 0, 0), *((*tp, None) for tp in others)]))
 
 
-def test_a_cluster_that_only_the_options_name_is_unknown(run: Run, checkpoint: Path) -> None:
+def test_a_cluster_that_only_the_options_name_is_unknown(run: Run, checkpoint: str) -> None:
     """It has no positions to compare with."""
-    code, out, _ = run(str(checkpoint), "-o", "kafka.bootstrap.servers=a:1", "-o", "subscribe=t", "--timeout", "0.1")
+    code, out, _ = run(checkpoint, "-o", "kafka.bootstrap.servers=a:1", "-o", "subscribe=t", "--timeout", "0.1")
     assert code == 1
     assert "the checkpoint has no positions in it" in out
 
 
-def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: str) -> None:
     """With the reason, never 0; and the exit code says so."""
-    code, out, err = run(str(checkpoint), "--timeout", "0.5", "--output", "json")
+    code, out, err = run(checkpoint, "--timeout", "0.5", "--output", "json")
     assert (code, err) == (1, "")
     found = json.loads(out)
     assert (found["lag"], found["unknown_partitions"]) == (0, 2)
@@ -283,7 +281,7 @@ def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: Path) -
         2,
     )
     assert "does not answer" in row["note"]
-    code, out, err = run(str(checkpoint), "--timeout", "0.5", "--by", "cluster", "--max-lag", "5")
+    code, out, err = run(checkpoint, "--timeout", "0.5", "--by", "cluster", "--max-lag", "5")
     assert code == 1
     assert out.splitlines()[0].split() == ["CLUSTER", "PARTITIONS", "LAG", "AGE", "TREND", "CLEAR", "IN", "NOTE"]
     assert out.splitlines()[1].split()[:3] == ["ewr", "2", "unknown"]
@@ -291,9 +289,9 @@ def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: Path) -
     assert "the lag of 2 partitions is not known" in err
 
 
-def test_wrong_properties_of_one_cluster_are_its_reason(run: Run, checkpoint: Path) -> None:
+def test_wrong_properties_of_one_cluster_are_its_reason(run: Run, checkpoint: str) -> None:
     """And no secret is shown."""
-    code, out, err = run(str(checkpoint), "--property", "sasl.passwrd=hunter2", "--output", "json")
+    code, out, err = run(checkpoint, "--property", "sasl.passwrd=hunter2", "--output", "json")
     assert code == 1
     assert "Unknown Kafka property 'sasl.passwrd'" in json.loads(out)["unreachable"]["ewr"]
     assert "hunter2" not in out + err
@@ -322,19 +320,11 @@ def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
     assert "hunter2" not in err
 
 
-def test_an_age_may_be_days(run: Run, checkpoint: Path) -> None:
+def test_an_age_may_be_days(run: Run, checkpoint: str) -> None:
     """Unlike a time-out."""
-    code, _, err = run(str(checkpoint), "--max-seconds", "864000", "--timeout", "0.1")
+    code, _, err = run(checkpoint, "--max-seconds", "864000", "--timeout", "0.1")
     assert code == 1
     assert "the lag of 2 partitions is not known" in err
-
-
-def test_what_is_no_checkpoint(run: Run, tmp_path: Path) -> None:
-    """It is an error in one line."""
-    code, out, err = run(str(tmp_path))
-    assert (code, out) == (1, "")
-    assert "is not a checkpoint of a streaming query" in err
-    assert err.count("\n") == 1
 
 
 # --- a driver's port ----------------------------------------------------------------------------------------------------
@@ -452,14 +442,6 @@ def test_watching_is_one_json_line_for_each_look(
     assert (code, naps) == (130, [7.0, 7.0, 7.0])
     assert [json.loads(line)["lag"] for line in out.splitlines()] == [5, 5]
     assert "does not answer" in err
-
-
-def test_a_port_of_something_else(run: Run, checkpoint: Path) -> None:
-    """It is an error in one line, at once."""
-    code, _, err = run("--url", "http://127.0.0.1:1")
-    assert code == 1
-    assert "does not answer (Connection refused)" in err or "does not answer ([Errno 111] Connection refused)" in err
-    assert err.count("\n") == 1
 
 
 def test_the_document_shows_what_the_command_prints(run: Run) -> None:

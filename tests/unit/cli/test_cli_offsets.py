@@ -664,12 +664,6 @@ def test_a_checkpoint_on_a_file_system_of_fsspec(capsys: pytest.CaptureFixture[s
     assert memory.exists("/far/dynamic-kafka-backups")
 
 
-def test_an_address_that_cannot_be_opened(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is an error of usage that names it."""
-    assert main(["offsets", "show", "nosuchscheme://x/y"]) == 2
-    assert "'nosuchscheme://x/y' cannot be opened" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("count", [0, 3, 10**12])
 def test_a_damaged_number_of_partitions_is_an_error_at_once(count: int) -> None:
     """Before any partition is listed."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.avro import written
+from tests.web import Answer, Request, WebServer
 
 from dynamic_kafka.cli import tail
 from dynamic_kafka.cli.main import main
@@ -40,24 +39,13 @@ SCHEMAS = {
 def registry() -> Iterator[str]:
     """A registry that knows `SCHEMAS`."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            number = int(self.path.partition("?")[0].rpartition("/")[2])
-            found = SCHEMAS.get(number)
-            body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
-            self.send_response(404 if found is None else 200)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Request) -> Answer:
+        found = SCHEMAS.get(int(request.path.partition("?")[0].rpartition("/")[2]))
+        body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
+        return 404 if found is None else 200, {"Content-Type": "application/vnd.schemaregistry.v1+json"}, body
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with WebServer(answer) as server:
+        yield server.url
 
 
 def framed(schema_id: int, data: bytes) -> bytes:

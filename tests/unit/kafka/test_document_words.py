@@ -184,7 +184,8 @@ def test_versions_and_ciphers_that_are_kept() -> None:
         tls.check_enabled_protocols("k", value)
     for value in ("", " ", "TLS", " TLSv1.2", "TLSv1.3"):
         tls.check_protocol("k", value)
-    assert tls.cipher_list("k", "ECDHE-RSA-AES256-GCM-SHA384:HIGH") == "ECDHE-RSA-AES256-GCM-SHA384:HIGH"
+    for value in ("ECDHE-RSA-AES256-GCM-SHA384:HIGH", "HIGH:!aNULL", "DEFAULT@SECLEVEL=2"):
+        assert tls.cipher_list("k", value) == value
     names = {
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
         "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, UnknownOptionError
 from dynamic_kafka.kafka.config import property_names as names
-from dynamic_kafka.kafka.config.properties import Role, client_config, reject_owned, to_librdkafka
+from dynamic_kafka.kafka.config.properties import Role, client_config, to_librdkafka
 from dynamic_kafka.sink.configure import configure_sink
 from dynamic_kafka.source.configure import configure_source
 
@@ -367,37 +367,6 @@ def test_translating_reads_nothing() -> None:
     assert properties.items() <= translated.items()
 
 
-@pytest.mark.parametrize("prefix", ["", "kafka.", "properties."])
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        ("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer", "keys are deserialized"),
-        ("value.deserializer", "my.Own", "values are deserialized"),
-        ("enable.auto.commit", "true", "the offsets in the checkpoint"),
-        ("interceptor.classes", "my.Own", "Java code"),
-    ],
-)
-def test_owned_properties_are_rejected(prefix: str, key: str, value: str, why: str) -> None:
-    """What the connector decides cannot be set; the error says why, with the name as the user wrote it."""
-    with pytest.raises(ConfigurationError, match=why) as caught:
-        reject_owned({key: value}, prefix)
-
-    assert str(caught.value).startswith(f"Option '{prefix}{key}' is not supported because ")
-
-
-def test_owned_properties_that_say_what_is_done_anyway() -> None:
-    """ByteArrayDeserializer and no auto commit are what the connector does; auto.offset.reset is the caller's."""
-    reject_owned(
-        {
-            "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
-            "value.deserializer": "ByteArrayDeserializer",
-            "enable.auto.commit": "False",
-            "interceptor.classes": "",
-            "auto.offset.reset": "latest",
-        }
-    )
-
-
 @given(
     st.dictionaries(
         st.sampled_from(sorted(names.COMMON | names.CONSUMER | names.PRODUCER | names.RENAMED.keys())),
@@ -478,12 +447,6 @@ def test_javas_ciphers_are_openssls_in_both_clients(exchange: str, cipher: str) 
         "ssl.cipher.suites": found,
     }
     Consumer(config).close()
-
-
-def test_openssls_list_stays_as_it_is() -> None:
-    """It is about TLS 1.2 only, as librdkafka's documentation says."""
-    for value in ("ECDHE-RSA-AES256-GCM-SHA384", "HIGH:!aNULL", "DEFAULT@SECLEVEL=2"):
-        assert to_librdkafka({"ssl.cipher.suites": value}, role="admin")["ssl.cipher.suites"] == value
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

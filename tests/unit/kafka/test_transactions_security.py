@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import self_signed
+from tests.web import WebServer
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.kafka.config.properties import client_config
@@ -41,22 +37,8 @@ OIDC = {
 @pytest.fixture(scope="module")
 def pem() -> dict[str, str]:
     """A certificate, its key, and the key encrypted with the password `s3cret`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().issuer_name(name).subject_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    certificate = builder.sign(key, hashes.SHA256())
-
-    def private(encryption: serialization.KeySerializationEncryption) -> str:
-        form = serialization.PrivateFormat.PKCS8
-        return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
-
-    return {
-        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
-        "key": private(serialization.NoEncryption()),
-        "encrypted": private(serialization.BestAvailableEncryption(b"s3cret")),
-    }
+    texts = (part.decode() for part in self_signed())
+    return dict(zip(("certificate", "key", "encrypted"), texts, strict=True))
 
 
 def tls(**properties: str) -> ssl.SSLContext:
@@ -275,34 +257,14 @@ def test_what_no_login_can_be_made_of_is_an_error(wrong: dict[str, str], told: s
     assert "s3cret" not in str(caught.value)
 
 
-class TokenEndpoint(http.server.BaseHTTPRequestHandler):
-    """Answers with what is scripted, and remembers what it was asked."""
-
-    status, body = 200, b""
-    asked: dict[str, str | None]
-
-    def do_POST(self) -> None:
-        """Gives a token."""
-        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        type(self).asked = {"login": self.headers["Authorization"], "form": form}
-        self.send_response(self.status, "s3cret phrase")
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, *args: object) -> None:
-        """Keeps quiet."""
-
-
 @pytest.fixture
-def url() -> Iterator[str]:
-    """The address of a token endpoint."""
-    with http.server.HTTPServer(("127.0.0.1", 0), TokenEndpoint) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/token?tenant=s3cret"
-        server.shutdown()
-        thread.join()
+def endpoint() -> Iterator[WebServer]:
+    """A token endpoint."""
+    body = json.dumps({"access_token": "t0ken", "expires_in": 60}).encode()
+    with WebServer(lambda _: (200, {}, body)) as server:
+        server.reason = "s3cret phrase"
+        server.url += "/token?tenant=s3cret"
+        yield server
 
 
 def token(url: str, **more: str) -> str:
@@ -315,14 +277,14 @@ def token(url: str, **more: str) -> str:
     return str(provider.token())
 
 
-def test_a_token_is_fetched_with_client_credentials(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_fetched_with_client_credentials(endpoint: WebServer) -> None:
     """RFC 6749, section 4.4: id and secret as basic authentication, the scope in the form."""
-    monkeypatch.setattr(TokenEndpoint, "body", json.dumps({"access_token": "t0ken", "expires_in": 60}).encode())
-    assert token(url) == "t0ken"
-    assert TokenEndpoint.asked == {"login": "Basic bWU6czNjcmV0", "form": "grant_type=client_credentials"}
+    assert token(endpoint.url) == "t0ken"
+    (asked,) = endpoint.requests
+    assert (asked.headers["authorization"], asked.body) == ("Basic bWU6czNjcmV0", b"grant_type=client_credentials")
     extensions = {"sasl.oauthbearer.scope": "a b", "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,pool=a"}
-    assert token(url, **extensions) == "t0ken"
-    assert TokenEndpoint.asked["form"] == "grant_type=client_credentials&scope=a+b"
+    assert token(endpoint.url, **extensions) == "t0ken"
+    assert endpoint.requests[1].body == b"grant_type=client_credentials&scope=a+b"
 
 
 @pytest.mark.parametrize(
@@ -339,14 +301,11 @@ def test_a_token_is_fetched_with_client_credentials(url: str, monkeypatch: pytes
         (200, b'["s3cret"]', LoginError, "answered without an access_token"),
     ],
 )
-def test_no_token(
-    url: str, status: int, body: bytes, error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_token(endpoint: WebServer, status: int, body: bytes, error: type[Exception], told: str) -> None:
     """What may pass is told from what will not; the answer and the address' query are kept out of it."""
-    monkeypatch.setattr(TokenEndpoint, "status", status)
-    monkeypatch.setattr(TokenEndpoint, "body", body)
+    endpoint.answer = lambda _: (status, {"Location": "/elsewhere"}, body)
     with pytest.raises(error, match=f"token endpoint on 127.0.0.1 {told}") as caught:
-        token(url)
+        token(endpoint.url)
     assert "s3cret" not in str(caught.value)
 
 

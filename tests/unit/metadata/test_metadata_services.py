@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import ipaddress
 import json
 import logging
 import os
@@ -18,19 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Producer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import self_signed
+from tests.web import Answer, Request, WebServer
 
 import dynamic_kafka.metadata.services as services_module
 from dynamic_kafka.errors import (
@@ -390,68 +384,24 @@ def test_file_service_is_pickled_with_its_path(tmp_path: Path) -> None:
 
 # --- http -------------------------------------------------------------------------------------------------------------
 
-Answer = tuple[int, dict[str, str], bytes]
-Answers = Callable[[str, dict[str, str]], Answer]
 
-
-def always(status: int, fields: dict[str, str], body: bytes) -> Answers:
+def always(status: int, fields: dict[str, str], body: bytes) -> Callable[[Request], Answer]:
     """The same answer to every request."""
-
-    def answer(path: str, headers: dict[str, str]) -> Answer:
-        return status, fields, body
-
-    return answer
-
-
-class Server:
-    """A real HTTP server; `answer` is asked for each request, `requests` holds path and headers."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, dict[str, str]]] = []
-        self.answer: Answers = always(200, {}, document("a").encode())
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                headers = {key.lower(): value for key, value in self.headers.items()}
-                server.requests.append((self.path, headers))
-                status, fields, body = server.answer(self.path, headers)
-                self.send_response(status)
-                for key, value in {"Content-Length": str(len(body)), **fields}.items():
-                    if value:
-                        self.send_header(key, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._httpd.server_port}"
-
-    def close(self) -> None:
-        """Stop and join."""
-        self._httpd.shutdown()
-        self._httpd.server_close()
-        self._thread.join()
+    return lambda _: (status, fields, body)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[WebServer]:
     """A server that answers with a document."""
-    server = Server()
-    yield server
-    server.close()
+    with WebServer(always(200, {}, document("a").encode())) as server:
+        yield server
 
 
 @pytest.fixture
-def other() -> Iterator[Server]:
+def other() -> Iterator[WebServer]:
     """Another server, that is, another origin."""
-    server = Server()
-    yield server
-    server.close()
+    with WebServer(always(200, {}, document("a").encode())) as server:
+        yield server
 
 
 def fetch_error(service: HttpMetadataService) -> str:
@@ -462,7 +412,7 @@ def fetch_error(service: HttpMetadataService) -> str:
     return str(caught.value)
 
 
-def test_http_fetches_the_document_with_its_authorization(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_fetches_the_document_with_its_authorization(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """References in the header are resolved for each request; a pickled copy holds the reference only."""
     monkeypatch.setenv("METADATA_TOKEN", "s3cret")
     service = HttpMetadataService(f"{server.url}/m?x=1", auth_header="Bearer ${env:METADATA_TOKEN}")
@@ -471,19 +421,19 @@ def test_http_fetches_the_document_with_its_authorization(server: Server, monkey
     pickled = pickle.dumps(service)
     copy = pickle.loads(pickled)
     assert ids(copy.get_all_streams()) == ["a"]
-    assert [headers["authorization"] for _, headers in server.requests] == ["Bearer s3cret", "Bearer rotated"]
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer s3cret", "Bearer rotated"]
     assert b"s3cret" not in pickled
     assert "x=1" not in repr(service)
     service.close()
     copy.close()
 
 
-def test_http_document_that_did_not_change_is_not_sent_again(server: Server) -> None:
+def test_http_document_that_did_not_change_is_not_sent_again(server: WebServer) -> None:
     """The ETag of the last good document is sent back; 304 gives the same streams, and a new ETag the new ones."""
     etag, body = '"1"', document("a")
 
-    def answer(path: str, headers: dict[str, str]) -> Answer:
-        if headers.get("if-none-match") == etag:
+    def answer(request: Request) -> Answer:
+        if request.headers.get("if-none-match") == etag:
             return 304, {"ETag": etag}, b""
         return 200, {"ETag": etag}, body.encode()
 
@@ -496,7 +446,7 @@ def test_http_document_that_did_not_change_is_not_sent_again(server: Server) -> 
         service.get_all_streams()
     etag, body = '"3"', document("b")
     assert ids(service.get_all_streams()) == ["b"]
-    assert [headers.get("if-none-match") for _, headers in server.requests] == [None, '"1"', '"1"', '"1"']
+    assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"', '"1"', '"1"']
     assert service.is_cluster_active("c")
     assert service.is_cluster_active("d")
     assert len(server.requests) == 4, "activity is answered from the last document"
@@ -513,7 +463,7 @@ def test_http_document_that_did_not_change_is_not_sent_again(server: Server) -> 
         (401, "status 401 Unauthorized; check the auth header"),
     ],
 )
-def test_http_status_other_than_200_is_a_failure(server: Server, status: int, expected: str) -> None:
+def test_http_status_other_than_200_is_a_failure(server: WebServer, status: int, expected: str) -> None:
     """The error names the URL without its query, and the status; the body is not shown."""
     body = b"" if status in {204, 304} else b"s3cret"
     server.answer = always(status, {}, body)
@@ -521,21 +471,23 @@ def test_http_status_other_than_200_is_a_failure(server: Server, status: int, ex
     assert message == f"Metadata URL {server.url}/m failed: {expected}"
 
 
-def test_http_redirect_to_the_same_host_is_followed(server: Server) -> None:
+def test_http_redirect_to_the_same_host_is_followed(server: WebServer) -> None:
     """Also with authorization."""
 
-    def answer(path: str, headers: dict[str, str]) -> Answer:
-        return (200, {}, document("a").encode()) if path == "/new" else (302, {"Location": "/new"}, b"")
+    def answer(request: Request) -> Answer:
+        return (200, {}, document("a").encode()) if request.path == "/new" else (302, {"Location": "/new"}, b"")
 
     server.answer = answer
     service = HttpMetadataService(f"{server.url}/old", auth_header="Bearer x")
     assert ids(service.get_all_streams()) == ["a"]
-    assert [path for path, _ in server.requests] == ["/old", "/new"]
-    assert server.requests[1][1]["authorization"] == "Bearer x"
+    assert [request.path for request in server.requests] == ["/old", "/new"]
+    assert server.requests[1].headers["authorization"] == "Bearer x"
     service.close()
 
 
-def test_http_redirect_to_another_host_is_followed_only_without_authorization(server: Server, other: Server) -> None:
+def test_http_redirect_to_another_host_is_followed_only_without_authorization(
+    server: WebServer, other: WebServer
+) -> None:
     """The header never leaves the host it is meant for; the error says where the redirect leads, without its query."""
     server.answer = always(307, {"Location": f"{other.url}/m?token=s3cret"}, b"")
     message = fetch_error(HttpMetadataService(server.url, auth_header="Bearer x"))
@@ -550,33 +502,19 @@ def test_http_redirect_to_another_host_is_followed_only_without_authorization(se
 
 
 @pytest.fixture
-def tls_server(server: Server, tmp_path: Path) -> Server:
+def tls_server(server: WebServer, tmp_path: Path) -> WebServer:
     """The server by https, with a certificate of its own for 127.0.0.1."""
-    certificate, key = self_signed()
+    certificate, key, _ = self_signed()
     (tmp_path / "pair.pem").write_bytes(key + certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
-    server._httpd.socket = context.wrap_socket(server._httpd.socket, server_side=True)
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
     server.url = server.url.replace("http:", "https:")
     (tmp_path / "ca.pem").write_bytes(certificate)
     return server
 
 
-def self_signed() -> tuple[bytes, bytes]:
-    """A certificate and its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().issuer_name(name).subject_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    return certificate.public_bytes(pem), key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-
-
-def test_https_certificate_is_verified(tls_server: Server) -> None:
+def test_https_certificate_is_verified(tls_server: WebServer) -> None:
     """The login is not sent to a server that nobody vouches for."""
     message = fetch_error(HttpMetadataService(tls_server.url, auth_header="Bearer s3cret"))
     assert "certificate verify failed" in message.lower()
@@ -584,7 +522,7 @@ def test_https_certificate_is_verified(tls_server: Server) -> None:
 
 
 def test_https_never_leads_to_http(
-    tls_server: Server, other: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_server: WebServer, other: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also without a login: the document says where the clusters are."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -595,33 +533,33 @@ def test_https_never_leads_to_http(
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "deflate"])
-def test_http_other_encodings_are_refused(server: Server, encoding: str) -> None:
+def test_http_other_encodings_are_refused(server: WebServer, encoding: str) -> None:
     """They unfold to any size before it can be counted."""
     server.answer = always(200, {"Content-Encoding": encoding}, b"x")
     assert f"has the content encoding '{encoding}', which was not asked for" in fetch_error(
         HttpMetadataService(server.url)
     )
-    assert server.requests[0][1]["accept-encoding"] == "gzip"
+    assert server.requests[0].headers["accept-encoding"] == "gzip"
 
 
-def test_http_redirects_end(server: Server) -> None:
+def test_http_redirects_end(server: WebServer) -> None:
     """A loop of redirects is a failure."""
     server.answer = always(302, {"Location": "/"}, b"")
     assert "more than 5 redirects" in fetch_error(HttpMetadataService(server.url))
 
 
-def test_http_document_may_not_be_too_large(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_http_document_may_not_be_too_large(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit counts what comes out of decompression, so that a small answer cannot fill the memory."""
     monkeypatch.setattr(services_module, "_MAX_BYTES", 1024 * 1024)
     server.answer = always(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2_000_000))
     assert "the document is larger than 1 MiB" in fetch_error(HttpMetadataService(server.url))
 
 
-def test_http_server_that_is_slow_or_gone_is_a_failure(server: Server) -> None:
+def test_http_server_that_is_slow_or_gone_is_a_failure(server: WebServer) -> None:
     """Silence ends after the time-out; a refused connection is named."""
     release = threading.Event()
 
-    def answer(path: str, headers: dict[str, str]) -> Answer:
+    def answer(request: Request) -> Answer:
         release.wait(10)
         return 204, {}, b""
 
@@ -662,7 +600,7 @@ def test_http_answer_that_drips_is_a_failure(beginning: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"), [(b"- \xff", "the document is not UTF-8 at byte 2"), (b"x", "/m' is invalid: the document")]
 )
-def test_http_answer_that_is_no_document_is_a_failure(server: Server, body: bytes, expected: str) -> None:
+def test_http_answer_that_is_no_document_is_a_failure(server: WebServer, body: bytes, expected: str) -> None:
     """Whatever a proxy may answer with 200."""
     server.answer = always(200, {}, body)
     assert expected in fetch_error(HttpMetadataService(f"{server.url}/m?token=s3cret"))
@@ -689,7 +627,7 @@ JSON = document("a", "b").encode()
     ],
 )
 def test_http_answer_is_taken_only_if_it_is_known_to_be_whole(
-    server: Server, fields: dict[str, str], body: bytes, expected: str
+    server: WebServer, fields: dict[str, str], body: bytes, expected: str
 ) -> None:
     """A connection that breaks in the middle must not look like metadata with fewer streams."""
     server.answer = always(200, {"Content-Length": "", **fields}, body)
@@ -703,7 +641,7 @@ def test_http_answer_is_taken_only_if_it_is_known_to_be_whole(
 
 @pytest.mark.parametrize("value", ["s3cret\nX: y", "s3cr\u00e9t", ""])
 def test_http_authorization_that_no_header_can_hold_is_never_shown(
-    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str
 ) -> None:
     """The HTTP library would quote it."""
     caplog.set_level(logging.DEBUG)

@@ -224,23 +224,37 @@ def test_bootstrap_servers_are_required() -> None:
     ("key", "value", "says"),
     [
         ("auto.offset.reset", "latest", "'startingOffsets'"),
-        ("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer", "ByteArrayDeserializer"),
-        ("value.deserializer", "StringDeserializer", "ByteArrayDeserializer"),
-        ("enable.auto.commit", "true", "offsets in the checkpoint"),
+        (
+            "key.deserializer",
+            "org.apache.kafka.common.serialization.StringDeserializer",
+            "keys are deserialized as byte",
+        ),
+        (
+            "value.deserializer",
+            "StringDeserializer",
+            "values are deserialized as byte arrays with ByteArrayDeserializer",
+        ),
+        ("value.deserializer", "my.Own", "values are deserialized as byte arrays"),
+        ("enable.auto.commit", "true", "the offsets in the checkpoint"),
         ("interceptor.classes", "com.example.Audit", "Java code"),
     ],
 )
 def test_properties_of_the_connector_are_rejected(prefix: str, key: str, value: str, says: str) -> None:
     """As in Spark; the error says what to use."""
     message = fault(BASE | {prefix + key: value})
-    assert key in message
+    assert f"'properties.{key}'" in message
     assert says in message
 
 
 def test_properties_that_say_what_happens_anyway_are_accepted() -> None:
     """Copied from a Java configuration."""
-    deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-    configure_source(BASE | {"kafka.key.deserializer": deserializer, "kafka.enable.auto.commit": "false"})
+    properties = {
+        "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+        "value.deserializer": "ByteArrayDeserializer",
+        "enable.auto.commit": "False",
+        "interceptor.classes": "",
+    }
+    configure_source(BASE | {f"kafka.{key}": value for key, value in properties.items()})
 
 
 def test_no_secret_is_in_an_error_or_a_repr() -> None:

@@ -12,7 +12,7 @@ from dynamic_kafka.cli.checks.findings import Finding, error, ok, unknown, warni
 from dynamic_kafka.cli.checks.visit import NotAnsweredError, Visit
 from dynamic_kafka.cli.job import Purpose
 from dynamic_kafka.errors import DynamicKafkaError
-from dynamic_kafka.kafka.config.properties import to_librdkafka
+from dynamic_kafka.kafka.logins import principal
 from dynamic_kafka.kafka.transactions.client import TransactionClient
 from dynamic_kafka.kafka.transactions.connection import BrokerError
 
@@ -44,8 +44,8 @@ _SHOWN = 5
 def check_rights(visit: Visit) -> Iterator[Finding]:
     """Check the rights for each purpose of the query."""
     topics = _topics(visit)
-    user = to_librdkafka(visit.target.properties, role="admin").get("sasl.username", "")
-    principal = f"User:{user}" if user and "${" not in user else "User:..."
+    user = principal(visit.target.properties)
+    name = user if user.startswith("User:") else "User:..."  # else it is said in words
     for purpose, asked_for in visit.job.purposes.items():
         needed = dict.fromkeys(topics, _TOPIC[purpose])
         granted = dict(topics)
@@ -55,7 +55,7 @@ def check_rights(visit: Visit) -> Iterator[Finding]:
         if purpose == "exactly-once":
             for resource, operations, found in _of_transactions(visit):
                 needed[resource], granted[resource] = operations, found
-        yield judge_rights(purpose, needed, granted, asked_for=asked_for, principal=principal)
+        yield judge_rights(purpose, needed, granted, asked_for=asked_for, user=name)
 
 
 def judge_rights(
@@ -64,11 +64,11 @@ def judge_rights(
     granted: Mapping[str, Granted],
     *,
     asked_for: bool,
-    principal: str = "User:...",
+    user: str,
 ) -> Finding:
     """Judge whether the user may do all that a purpose needs, by resource.
 
-    Without `asked_for` the purpose is only of interest. `principal` is the user, as ACLs name it.
+    Without `asked_for` the purpose is only of interest. `user` is as ACLs name it.
     """
     missing, unclear = [], []
     for resource, operations in needed.items():
@@ -83,7 +83,7 @@ def judge_rights(
         judge = error if asked_for else warning
         return judge(
             f"not enough for {name}: missing is {_joined(missing)}{also}",
-            f"{'' if asked_for else f'for {name}, '}grant it (kafka-acls.sh --add --allow-principal {principal} ...)",
+            f"{'' if asked_for else f'for {name}, '}grant it (kafka-acls.sh --add --allow-principal {user} ...)",
         )
     if unclear or not needed:
         return unknown(

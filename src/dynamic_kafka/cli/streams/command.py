@@ -29,7 +29,8 @@ from dynamic_kafka.metadata.subscriber import StreamSetSubscriber
 from dynamic_kafka.source.configure import SUBSCRIPTIONS, SourceObjects, configure_source
 from dynamic_kafka.source.document.checkpoint import Checkpoint, read_checkpoint
 from dynamic_kafka.source.document.document import Document
-from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
+from dynamic_kafka.source.driver.view import SourceView
+from dynamic_kafka.source.rules.model import SourceSnapshot
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["add_to"]

@@ -6,20 +6,20 @@ The clusters are looked at as the query looks at them, and `reconcile` says what
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynamic_kafka.cli.output import now_ms
 from dynamic_kafka.errors import ClusterUnavailableError, DynamicKafkaError, MetadataServiceError, nearest
 from dynamic_kafka.kafka.cluster import ClusterConnection
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
-from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
+from dynamic_kafka.source.driver.resolving import policy_of, resolve
+from dynamic_kafka.source.driver.view import SourceView
 from dynamic_kafka.source.rules.differences import differences
-from dynamic_kafka.source.rules.model import ClusterView, Event, Move, ReadPolicy
-from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
+from dynamic_kafka.source.rules.model import ClusterView, Event, Move, SourceSnapshot
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["NextStart", "TopicChange", "next_start", "topic_changes", "with_similar"]
@@ -65,10 +65,8 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
 
     A cluster that does not answer is left out, whatever the settings say.
     """
-    view = SourceView(replace(settings, cluster_failure_mode="isolate"))
-    policy = ReadPolicy(
-        settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
-    )
+    settings = replace(settings, cluster_failure_mode="isolate")
+    view, policy = SourceView(settings), policy_of(settings)
     unreachable: dict[str, str] = {}
     with closing(view):
         try:
@@ -81,7 +79,7 @@ def next_start(settings: SourceSettings, document: Document) -> NextStart:
             if not seen.fresh:
                 status = view.metadata.status()
                 raise MetadataServiceError((status and status["last_error"]) or "The metadata service did not answer")
-            result = _resolved(view, seen, document, policy, settings.unavailable_after_ms / 1000)
+            result = resolve(view, document, seen, policy, settings, patient=True, now_ms=now_ms)
             missing = [*_missing(seen, view, settings)]
         except DynamicKafkaError as error:
             return NextStart([], [], error, unreachable)
@@ -120,33 +118,6 @@ def with_similar(
             known = frozenset()
     for topic in missing:
         yield topic, nearest(topic, known)
-
-
-def _resolved(
-    view: SourceView, seen: SourceSnapshot, document: Document, policy: ReadPolicy, timeout_s: float
-) -> Reconciled:
-    """Return what follows from a look at the clusters, after they have answered the questions for first offsets."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        result = reconcile(
-            document,
-            seen.streams,
-            seen.desired,
-            seen.views,
-            policy=policy,
-            answers=view.answers(),
-            now_ms=int(time.time() * 1000),
-            fresh=seen.fresh,
-            inactive=seen.inactive,
-            quiet=seen.quiet,
-            regressed=seen.regressed,
-        )
-        moves = [move.request for move in result.moving.moves if not move.done]
-        answered = bool(moves) and view.request_moves(moves, result.document.clusters, patient=True)
-        if not (result.requests or answered) or time.monotonic() > deadline:
-            return result
-        if result.requests:
-            view.request_offsets(result.requests, patient=True)
 
 
 def topic_changes(

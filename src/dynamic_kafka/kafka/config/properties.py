@@ -167,7 +167,7 @@ def whole_number(properties: Mapping[str, str], key: str, default: int, expected
         return _integer(key, value, expected)
 
 
-def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
+def reject_owned(properties: Mapping[str, str]) -> None:
     """Refuse the properties that belong to the connector, as Spark's KafkaSourceProvider.validateGeneralOptions does.
 
     Values that say what the connector does anyway are accepted: ByteArrayDeserializer, `enable.auto.commit=false`.
@@ -175,7 +175,6 @@ def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
 
     Args:
         properties: Kafka properties without their prefix.
-        prefix: The prefix the user wrote them with (`kafka.`, `properties.`), for the error.
 
     Raises:
         ConfigurationError: If there is one.
@@ -184,17 +183,17 @@ def reject_owned(properties: Mapping[str, str], prefix: str = "") -> None:
         given = properties.get(f"{part}.deserializer")
         if given is not None and given.rpartition(".")[2] != "ByteArrayDeserializer":
             raise ConfigurationError(
-                f"Option '{prefix}{part}.deserializer' is not supported because {part}s are deserialized as byte arrays "
+                f"Option 'properties.{part}.deserializer' is not supported because {part}s are deserialized as byte arrays "
                 f"with ByteArrayDeserializer; use a format option, or DataFrame operations, to deserialize the {part}s"
             )
     if properties.get("enable.auto.commit", "false").strip().lower() != "false":
         raise ConfigurationError(
-            f"Option '{prefix}enable.auto.commit' is not supported because the offsets in the checkpoint decide what is "
+            "Option 'properties.enable.auto.commit' is not supported because the offsets in the checkpoint decide what is "
             "read; a group's offsets are committed when a micro-batch has finished"
         )
     if properties.get("interceptor.classes", "").strip():
         raise ConfigurationError(
-            f"Option '{prefix}interceptor.classes' is not supported because interceptors are Java code, and could "
+            "Option 'properties.interceptor.classes' is not supported because interceptors are Java code, and could "
             "change what is read; use DataFrame operations instead"
         )
 

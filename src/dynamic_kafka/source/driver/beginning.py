@@ -16,8 +16,7 @@ from dynamic_kafka.initializer import KafkaTopicPartition, initializer_to_json
 from dynamic_kafka.source.document.document import ClusterOffsets, Document, HistoryStage, RetainedTopic
 from dynamic_kafka.source.document.promise import Promise, Seen, seen_in
 from dynamic_kafka.source.document.recorded import recorded_offsets
-from dynamic_kafka.source.driver.view import SourceSnapshot
-from dynamic_kafka.source.rules.model import Event, KafkaRow, ReadPolicy
+from dynamic_kafka.source.rules.model import Event, KafkaRow, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.reconcile import Reconciled
 from dynamic_kafka.source.rules.switch import (
     AfterHistory,

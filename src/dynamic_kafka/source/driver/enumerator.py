@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dynamic_kafka.errors import CheckpointError, ClusterUnavailableError, listed
+from dynamic_kafka.errors import CheckpointError, listed
 from dynamic_kafka.history.folder import is_at
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.kafka.config.secrets import storable
@@ -33,15 +33,16 @@ from dynamic_kafka.source.document.offsets import (
 from dynamic_kafka.source.document.stage import next_stage, plan_stage, progress
 from dynamic_kafka.source.driver.aligner import Aligner
 from dynamic_kafka.source.driver.beginning import begin_with_history
-from dynamic_kafka.source.driver.view import SourceSnapshot, SourceView
+from dynamic_kafka.source.driver.resolving import policy_of, resolve
+from dynamic_kafka.source.driver.view import SourceView
 from dynamic_kafka.source.rules.admission import admit, load
 from dynamic_kafka.source.rules.batch import check_streams, open_ranges
 from dynamic_kafka.source.rules.differences import differences
 from dynamic_kafka.source.rules.migration import unmarked
-from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy
+from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.planning import ReadTask, plan, skip
 from dynamic_kafka.source.rules.pruning import Condition, left_out, narrow, size, start_at, time_requests
-from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
+from dynamic_kafka.source.rules.reconcile import Reconciled
 from dynamic_kafka.source.settings import SourceSettings
 
 __all__ = ["SourceEnumerator", "state_word"]
@@ -59,9 +60,7 @@ class SourceEnumerator:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
-        self._policy = ReadPolicy(
-            settings.starting, settings.stopping, settings.fail_on_data_loss, settings.retention_ms, settings.drain
-        )
+        self._policy = policy_of(settings)
         self._view = SourceView(settings)
         self._aligner = Aligner(settings, self._view) if settings.alignment_group is not None else None
         self._available_now = False
@@ -389,50 +388,17 @@ class SourceEnumerator:
 
     def _begin(self, seen: SourceSnapshot) -> Reconciled:
         """Return the first document, with the history that is read before Kafka, if there is one."""
-        resolve = partial(self._resolve, None)
+        begin = partial(self._resolve, None)
         if self._settings.history is None:
-            return resolve(seen, self._policy)
+            return begin(seen, self._policy)
         return begin_with_history(
-            self._settings.history, self._policy, seen, resolve, self._view.rows_at, tell=self._log_events
+            self._settings.history, self._policy, seen, begin, self._view.rows_at, tell=self._log_events
         )
 
     def _resolve(self, previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy) -> Reconciled:
         """Reconcile until no request is open. A first start waits for the answers, later calls only for news."""
         patient = previous is None or self._available_now
-        deadline = time.monotonic() + self._settings.unavailable_after_ms / 1000
-        is_first = True
-        while True:
-            result = reconcile(
-                previous,
-                seen.streams,
-                seen.desired,
-                seen.views,
-                policy=policy,
-                answers=self._view.answers(),
-                now_ms=self._now_ms(),
-                fresh=seen.fresh,
-                inactive=seen.inactive,
-                quiet=seen.quiet,
-                regressed=seen.regressed,
-            )
-            asked = [move.request for move in result.moving.moves if not move.done]
-            answered = bool(asked) and self._view.request_moves(asked, result.document.clusters, patient=patient)
-            answered = answered and (patient or is_first)  # a move that waits holds nobody else back
-            is_first = False
-            if result.requests:
-                answered |= self._view.request_offsets(result.requests, patient=patient)
-            if not answered and not (result.requests and patient):
-                break
-            if time.monotonic() > deadline:
-                if patient and result.requests and self._settings.cluster_failure_mode == "fail":
-                    name = result.requests[0].cluster
-                    error = self._view.monitors[name].error
-                    raise ClusterUnavailableError(
-                        f"Cluster '{name}' did not return the offsets to start or stop at: {error}. Bring the cluster back "
-                        "and start the query again",
-                        cluster_id=name,
-                    )
-                break
+        result = resolve(self._view, previous, seen, policy, self._settings, patient=patient, now_ms=self._now_ms)
         self._log_events(result.events)
         self._moves |= {(move.request.cluster, move.request.partition): move for move in result.moving.moves}
         return result

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -33,35 +32,17 @@ from dynamic_kafka.source.rules.desired import (
 )
 from dynamic_kafka.source.rules.lasting import Lasting
 from dynamic_kafka.source.rules.migration import add_marks, unmarked
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, KafkaRow, OffsetAnswers, OffsetRequest
+from dynamic_kafka.source.rules.model import ClusterView, KafkaRow, OffsetAnswers, OffsetRequest, SourceSnapshot
 from dynamic_kafka.source.rules.planning import ClusterAccess
 from dynamic_kafka.source.settings import SourceSettings
 
-__all__ = ["SourceSnapshot", "SourceView"]
+__all__ = ["SourceView"]
 
 _log = logging.getLogger(__name__)
 
 _NEWS_S = 0.03
 _LAST_COMMITS_S = 5.0
 _MARKS_S = 1.0
-
-
-@dataclass(slots=True)
-class SourceSnapshot:
-    """The state at one moment; the fields are arguments of `reconcile`."""
-
-    streams: Mapping[str, Mapping[str, frozenset[str]]]
-    desired: Mapping[str, DesiredCluster]
-    views: Mapping[str, ClusterView]
-    fresh: bool
-    inactive: frozenset[str] = frozenset()
-    quiet: Collection[tuple[str, str]] = ()
-    regressed: Mapping[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
-
-    def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
-        """Return whether the snapshot was made of these very objects."""
-        mine = self.views
-        return inactive == self.inactive and len(views) == len(mine) and all(mine.get(n) is v for n, v in views.items())
 
 
 class SourceView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ __all__ = [
     "OffsetRequest",
     "Purpose",
     "ReadPolicy",
+    "SourceSnapshot",
     "Unread",
 ]
 
@@ -82,6 +83,35 @@ class ClusterView:
     last_ends: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
     unconfirmed: frozenset[str] = frozenset()
     log_ends: Mapping[KafkaTopicPartition, int] | None = None
+
+
+@dataclass(slots=True)
+class SourceSnapshot:
+    """The metadata and the clusters at one moment.
+
+    Args:
+        streams: Stream to cluster to topics, for the document.
+        desired: The clusters that have to be read, by cluster id.
+        views: The clusters that answered, by cluster id. Positions of a cluster without a view wait.
+        fresh: True if `desired` is an answer of the metadata service, False if it comes from the document.
+        inactive: Clusters that the metadata service calls inactive.
+        quiet: (cluster, topic) of draining topics that received no records for long enough.
+        regressed: (cluster, partition) with an end that was below the position for long enough to be accepted, to the
+            lowest end seen.
+    """
+
+    streams: Mapping[str, Mapping[str, frozenset[str]]]
+    desired: Mapping[str, DesiredCluster]
+    views: Mapping[str, ClusterView]
+    fresh: bool
+    inactive: frozenset[str] = frozenset()
+    quiet: Collection[tuple[str, str]] = ()
+    regressed: Mapping[tuple[str, KafkaTopicPartition], int] = field(default_factory=dict)
+
+    def sees(self, views: Mapping[str, ClusterView], inactive: frozenset[str]) -> bool:
+        """Return whether the snapshot was made of these very objects."""
+        mine = self.views
+        return inactive == self.inactive and len(views) == len(mine) and all(mine.get(n) is v for n, v in views.items())
 
 
 @dataclass(frozen=True, slots=True)

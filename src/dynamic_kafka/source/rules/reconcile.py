@@ -47,7 +47,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import MappingProxyType
 
 from dynamic_kafka.continuation import continues_to_json
 from dynamic_kafka.errors import DataLossError, may_not
@@ -71,6 +70,7 @@ from dynamic_kafka.source.rules.model import (
     OffsetRequest,
     Purpose,
     ReadPolicy,
+    SourceSnapshot,
     Unread,
 )
 
@@ -106,54 +106,36 @@ class Reconciled:
 
 @without_collector
 def reconcile(
-    previous: Document | None,
-    streams: Mapping[str, Mapping[str, frozenset[str]]],
-    desired: Mapping[str, DesiredCluster],
-    views: Mapping[str, ClusterView],
-    *,
-    policy: ReadPolicy,
-    answers: OffsetAnswers,
-    now_ms: int,
-    fresh: bool,
-    inactive: Collection[str] = (),
-    quiet: Collection[tuple[str, str]] = (),
-    regressed: Mapping[tuple[str, KafkaTopicPartition], int] = MappingProxyType({}),
+    previous: Document | None, seen: SourceSnapshot, policy: ReadPolicy, answers: OffsetAnswers, now_ms: int
 ) -> Reconciled:
     """Apply the rules above once.
 
     Args:
         previous: The last document; None on a first start.
-        streams: Stream to cluster to topics, for the document.
-        desired: The clusters that have to be read, by cluster id.
-        views: The clusters that answered, by cluster id. Positions of a cluster without a view wait.
+        seen: The metadata and the clusters now.
         policy: The user's settings.
         answers: The answers to the requests of earlier calls in this process.
         now_ms: Wall-clock time, for positions that become retained or unresolved now.
-        fresh: True if `desired` is an answer of the metadata service, False if it comes from the document.
-        inactive: Clusters that the metadata service calls inactive.
-        quiet: (cluster, topic) of draining topics that received no records for long enough.
-        regressed: (cluster, partition) with an end that was below the position for long enough to be accepted, to the
-            lowest end seen.
 
     Raises:
         CheckpointError: If a cluster id leads to another Kafka cluster, and the old one has no cluster id any more.
         DataLossError: If records were lost and `policy.fail_on_data_loss` is set.
     """
-    step = _Reconciliation(policy, answers, now_ms, fresh=fresh, first_start=previous is None)
-    known = identify(previous, desired, views, step.is_over)
-    desired, views = known.desired, known.views
+    step = _Reconciliation(policy, answers, now_ms, fresh=seen.fresh, first_start=previous is None)
+    known = identify(previous, seen.desired, seen.views, step.is_over)
+    desired, views, inactive = known.desired, known.views, {*seen.inactive, *known.gone}
     moving = step.moving = migrate(
-        known.clusters, desired, views, quiet=quiet, inactive={*inactive, *known.gone}, answers=answers.moves
+        known.clusters, desired, views, quiet=seen.quiet, inactive=inactive, answers=answers.moves
     )
     before = moving.clusters
     step.all_seen = desired.keys() <= views.keys()
     step.changed = known.moved or moving.changed
     step.events = [*known.events, *moving.events]
     quiet_topics: dict[str, set[str]] = {}
-    for name, topic in quiet:
+    for name, topic in seen.quiet:
         quiet_topics.setdefault(name, set()).add(topic)
     lowest_ends: dict[str, dict[KafkaTopicPartition, int]] = {}
-    for (name, tp), end in regressed.items():
+    for (name, tp), end in seen.regressed.items():
         lowest_ends.setdefault(name, {})[tp] = end
     clusters: dict[str, ClusterOffsets] = {}
     for name in sorted({*before, *desired}):
@@ -164,17 +146,18 @@ def reconcile(
             desired.get(name) if not held else None,
             views.get(name),
             held=held,
-            inactive=name in inactive or name in known.gone,
+            inactive=name in inactive,
             quiet=quiet_topics.get(name, ()),
             regressed=lowest_ends.get(name, {}),
         )
         if state.topics or state.retained or name in desired or name in moving.kept:
             clusters[name] = state
-    if previous is not None and fresh:
-        for stream in sorted(set(previous.streams) - set(streams)):
+    if previous is not None and seen.fresh:
+        for stream in sorted(set(previous.streams) - set(seen.streams)):
             step.events.append(Event("warning", f"Stream '{stream}' is no longer described by the metadata service"))
     document = Document(
-        streams={s: _topics_of_stream(parts, desired, clusters) for s, parts in streams.items()}, clusters=clusters
+        streams={s: _topics_of_stream(parts, desired, clusters) for s, parts in seen.streams.items()},
+        clusters=clusters,
     )
     if previous is not None:
         last = previous.cursor

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from tests.unit.source.rules.test_migration import T0
+from tests.unit.source.rules.test_migration import Log as OfRecords
 
 from dynamic_kafka.continuation import Way
-from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.source.document.document import ClusterOffsets
 from dynamic_kafka.source.document.evidence import (
     MARKS,
@@ -17,40 +16,18 @@ from dynamic_kafka.source.document.evidence import (
     Marks,
     MoveRequest,
     Placement,
-    RecordPrint,
-    Sync,
     evidence_around,
 )
 from dynamic_kafka.source.rules import matching
 from dynamic_kafka.source.rules.migration import add_marks, unmarked
 from dynamic_kafka.source.rules.placement import follow, place
 
-T0 = KafkaTopicPartition("t", 0)
 
-
-class Log:
+class Log(OfRecords):
     """A log whose records are letters of one time; a space is an offset without a record, as compaction leaves it."""
 
     def __init__(self, text: str, *, start: int = 0, time_ms: int = 5) -> None:
-        self.start, self.end, self.asked = start, start + len(text), list[int]()
-        self.prints = [RecordPrint(n, time_ms, letter, "") for n, letter in enumerate(text, start) if letter != " "]
-
-    def bounds(self, tp: KafkaTopicPartition) -> tuple[int, int]:
-        """The ends."""
-        return self.start, self.end
-
-    def offset_at(self, tp: KafkaTopicPartition, time_ms: int) -> int | None:
-        """As a broker: -1 stands for the end."""
-        self.asked.append(time_ms)
-        return next((r.offset for r in self.prints if r.time_ms >= time_ms), None) if time_ms >= 0 else self.end
-
-    def records(self, tp: KafkaTopicPartition, start: int, end: int) -> Iterator[RecordPrint]:
-        """A range."""
-        return (record for record in self.prints if start <= record.offset < end)
-
-    def syncs(self, topic: str, of: KafkaTopicPartition) -> list[Sync] | None:
-        """None."""
-        return None
+        super().__init__(*(None if letter == " " else (letter, time_ms) for letter in text), start=start)
 
 
 def marks(log: Log, until: int) -> tuple[Marks, ...]:
@@ -260,7 +237,6 @@ def test_without_a_time_nothing_is_found_by_time() -> None:
     placement = dead(marks(Log("ab", time_ms=-1), 2), 2, new)
     assert (placement.position, placement.guarantee, placement.alone) == (2, "unproved", True)
     assert alive(Log("ab", time_ms=-1), 2, new)[:2] == (2, "exact")
-    assert new.asked == []
 
 
 def test_a_log_that_was_truncated_proves_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -29,6 +29,7 @@ from dynamic_kafka.source.rules.model import (
     OffsetAnswers,
     OffsetRequest,
     ReadPolicy,
+    SourceSnapshot,
 )
 from dynamic_kafka.source.rules.reconcile import Reconciled, reconcile
 from dynamic_kafka.source.settings import SourceSettings
@@ -92,27 +93,22 @@ class Query:
         *,
         fresh: bool = True,
         silent: Collection[str] = (),
-        inactive: Collection[str] = (),
-        quiet: Collection[tuple[str, str]] = (),
-        regressed: Mapping[tuple[str, TP], int] = MappingProxyType({}),
+        **seen: Any,
     ) -> Reconciled:
-        """One call, as the enumerator makes it: again until no question that would be answered is open."""
+        """One call, as the enumerator makes it: again until no question that would be answered is open.
+
+        `seen` are fields of the snapshot: `inactive`, `quiet`, `regressed`.
+        """
         answers = OffsetAnswers()
         self.asked = []
         before = copy.deepcopy(self.document)
         for _ in range(5):
             result = reconcile(
                 self.document,
-                {"s": {name: w.topics for name, w in desired.items()}},
-                desired,
-                views,
-                policy=self.policy,
-                answers=answers,
-                now_ms=self.now_ms,
-                fresh=fresh,
-                inactive=inactive,
-                quiet=quiet,
-                regressed=regressed,
+                SourceSnapshot({"s": {name: w.topics for name, w in desired.items()}}, desired, views, fresh, **seen),
+                self.policy,
+                answers,
+                self.now_ms,
             )
             requests = [request for request in result.requests if request.cluster not in silent]
             if not requests:
@@ -256,7 +252,7 @@ def test_a_stream_that_vanished_is_named() -> None:
     """With a fresh answer only."""
     query = Query()
     query.look({"c": wants("t")}, {"c": view(t=[10])})
-    result = reconcile(query.document, {}, {}, {}, policy=query.policy, answers=OffsetAnswers(), now_ms=1, fresh=True)
+    result = reconcile(query.document, SourceSnapshot({}, {}, {}, fresh=True), query.policy, OffsetAnswers(), 1)
     assert ("warning", "Stream 's' is no longer described by the metadata service") in result.events
 
 

@@ -12,7 +12,7 @@ from benchmarks.simulation import micro_batch
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.collector import without_collector
 from dynamic_kafka.source.document.document import ClusterOffsets, Document
-from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy
+from dynamic_kafka.source.rules.model import ClusterView, DesiredCluster, OffsetAnswers, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.reconcile import reconcile
 
 # At four times the size, a linear cost is four times as high and a quadratic one sixteen times. Between them is eight:
@@ -82,14 +82,16 @@ def change(topics: int, what: str) -> Callable[[], object]:
     def step() -> object:
         document = reconcile(
             previous,
-            {"stream": {name: wanted}},
-            {name: DesiredCluster(wanted, {"bootstrap.servers": "c:9092"})},
-            {name: view},
-            policy=policy,
-            answers=answers,
+            SourceSnapshot(
+                {"stream": {name: wanted}},
+                {name: DesiredCluster(wanted, {"bootstrap.servers": "c:9092"})},
+                {name: view},
+                fresh=True,
+                quiet={(name, topic) for topic in names} if what == "drained" else (),
+            ),
+            policy,
+            answers,
             now_ms=0,
-            fresh=True,
-            quiet={(name, topic) for topic in names} if what == "drained" else (),
         ).document
         left = document.clusters[name]
         assert len(left.topics) == (0 if what in ("drained", "deleted") else topics)
