@@ -165,10 +165,9 @@ impl Columns {
     pub fn new(wanted: &[Column], cluster: &Arc<str>) -> Self {
         let has = |column| wanted.contains(&column);
         let headers = || {
-            ListBuilder::new(StructBuilder::new(
-                header_fields(),
-                vec![Box::new(StringBuilder::new()), Box::new(BinaryBuilder::new())],
-            ))
+            let columns = vec![Box::new(StringBuilder::new()) as _, Box::new(BinaryBuilder::new()) as _];
+            let element = Field::new("element", DataType::Struct(header_fields()), true); // as Spark names it
+            ListBuilder::new(StructBuilder::new(header_fields(), columns)).with_field(element)
         };
         Self {
             wanted: wanted.to_vec(),

@@ -21,7 +21,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
     "cluster": pa.string(),
-    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     "leader_epoch": pa.int32(),
 }
 """All columns, in order. `spark.datasource` declares them again as Spark's types; the reason stands there."""

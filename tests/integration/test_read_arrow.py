@@ -38,7 +38,10 @@ def test_all_columns(orders: dict[str, object]) -> None:
     reader = read_arrow(orders)
     assert reader.schema.names[:4] == ["key", "value", "topic", "partition"]
     assert reader.schema.field("headers").type.value_type.names == ["key", "value"]
-    table = reader.read_all()
+    assert reader.schema.field("headers").type.value_field.name == "element"
+    table = pa.Table.from_batches(reader)
+    assert table.schema == reader.schema
+    assert table.schema.field("headers").type.value_field.name == "element"
     assert sorted(json.loads(value)["id"] for value in table["value"].to_pylist()) == [*range(20)]
 
 
