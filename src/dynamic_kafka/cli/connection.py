@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import math
 import re
 import sys
@@ -197,6 +198,8 @@ def read_text(path: str | Path, argument: str = "") -> str:
     name = "standard input" if str(path) == "-" else f"{argument} '{path}'".lstrip()
     try:
         if str(path) == "-":
+            if sys.stdin is None:
+                raise OSError(errno.EBADF, "it is closed")
             data = sys.stdin.read(_MAX_BYTES + 1).encode()
         else:
             with Path(path).open("rb") as file:

@@ -164,6 +164,7 @@ def prompt(
 ) -> Callable[..., list[str]]:
     """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
     monkeypatch.setattr(editor, "HISTORY", tmp_path / "history")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
 
     def typed(*lines: str | type[BaseException]) -> list[str]:
         given = iter([*lines, EOFError])
@@ -221,10 +222,25 @@ def test_statements_of_a_file(environment: Environment, run: Run, tmp_path: Path
 def test_statements_as_an_argument_and_from_standard_input(
     environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--execute`, and `--file -`."""
+    """`--execute`, and `--file -`; the same without both if standard input is no terminal."""
     assert run("--execute", TABLE) == (0, "OK\n", "")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW TABLES;"))
-    assert run("--file", "-") == (0, "table name\norders\n", "")
+    for arguments in (("--file", "-"), ()):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW VIEWS; SHOW TABLES"))  # the last one ends with the input
+        assert run(*arguments) == (0, "no rows (view name)\ntable name\norders\n", "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW TABLEZ; SHOW TABLES;"))
+    code, out, _ = run()
+    assert (code, out) == (2, "")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_there_is_no_prompt_without_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed standard input is an error, as is an output for programs that the prompt's words would be in."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input cannot be read (it is closed)" in run()[2]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    code, out, err = run("--output", "csv")
+    assert (code, out) == (2, "")
+    assert "give --file or --execute" in err
 
 
 @pytest.mark.usefixtures("no_spark")

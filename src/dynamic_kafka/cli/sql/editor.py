@@ -41,9 +41,8 @@ def editor(known: Callable[[], Known], below: Callable[[], str]) -> Callable[[],
                 return session.prompt()
 
             return read
-    if sys.stdin.isatty():
-        with suppress(ImportError, OSError):
-            _use_readline(known)
+    with suppress(ImportError, OSError):
+        _use_readline(known)
     return _plain
 
 
