@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 from pyspark.sql import Row
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 from tests.commands import Run, runner
 from tests.terminal import Terminal
 
@@ -87,7 +88,7 @@ class Stream(TableResult):
     """The rows of a stream."""
 
     def __init__(self, rows: Callable[[], Iterator[Any]]) -> None:
-        dataframe: Any = SimpleNamespace(columns=["id", "name"], isStreaming=True, rows=rows)
+        dataframe: Any = SimpleNamespace(columns=["id", "name"], schema=StructType(), isStreaming=True, rows=rows)
         super().__init__(dataframe=dataframe)
 
 
@@ -513,7 +514,7 @@ def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pyt
 
 def test_rows_for_programs(environment: Environment, run: Run) -> None:
     """All of them, one per line, and nothing else on standard output."""
-    rows: Any = SimpleNamespace(columns=["id", "name"], isStreaming=False)
+    rows: Any = SimpleNamespace(columns=["id", "name"], schema=StructType(), isStreaming=False)
     rows.toLocalIterator = lambda **_: iter([("1", 'a "b"'), ("2", None), ("3", ""), ("4", " x")])
     jobs: list[Any] = [Job("t")]
     script = f"{TABLE}; SHOW TABLES; SELECT 1; INSERT INTO t SELECT 1"
@@ -530,6 +531,22 @@ def test_rows_for_programs(environment: Environment, run: Run) -> None:
         '{"table name": "orders"}\n{"id":1}\n{"id":2}\n',
         "",
     )
+
+
+TWICE = StructType().add("a", IntegerType()).add("b", IntegerType()).add("a", IntegerType())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [TWICE, StructType().add("s", TWICE), StructType().add("m", MapType(StringType(), ArrayType(TWICE)))],
+)
+def test_names_of_columns_do_not_repeat_in_json(environment: Environment, run: Run, kind: StructType) -> None:
+    """It would lose a value in each row, so it is refused before a row, also for rows within columns."""
+    rows: Any = SimpleNamespace(columns=["a"], schema=kind, isStreaming=False)
+    environment.answers = [TableResult(dataframe=rows)]
+    code, out, err = run("--output", "json", "-e", "SELECT 1")
+    assert (code, out) == (2, "")
+    assert "JSON cannot have two columns of the name 'a' in a row; give one of them another name with AS" in err
 
 
 def draw(monkeypatch: pytest.MonkeyPatch) -> None:
