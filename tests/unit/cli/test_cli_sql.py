@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
@@ -747,6 +749,22 @@ def test_the_prompt_goes_on_after_errors(environment: Environment, prompt: Calla
         "error: Line 1, 'SELECT x': [NOT_FOUND] There is no `x`.",
         "error: 'y' (an unexpected KeyError; please report it)",
     ]
+
+
+@pytest.mark.usefixtures("prompt")
+@pytest.mark.parametrize("arguments", [(), ("-e", "SELECT 1; SHOW TABLES")])
+def test_an_end_of_java_ends_the_program(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """One line says so, whatever the call to it says; the prompt cannot go on either."""
+    with subprocess.Popen(["false"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    monkeypatch.setattr(builtins, "input", lambda _: "SELECT 1;")
+    environment.answers = [ConnectionRefusedError(111, "Connection refused")]
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert err.startswith("dynamic-kafka: error: Spark's Java process has ended: it was killed, or out of memory")
+    assert environment.asked == ["SELECT 1"]
 
 
 def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list[str]]) -> None:

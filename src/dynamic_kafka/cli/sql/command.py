@@ -18,7 +18,7 @@ from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
 from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
-from dynamic_kafka.cli.sql.session import calls_to_spark, start_environment
+from dynamic_kafka.cli.sql.session import calls_to_spark, errors_of_java, start_environment
 from dynamic_kafka.cli.sql.status import status_while
 from dynamic_kafka.errors import ConfigurationError
 
@@ -82,9 +82,10 @@ def run(args: argparse.Namespace) -> int:
         os.environ.pop("SPARK_REMOTE", None)  # PySpark accepts one of both
     with status_while(lambda: f"connecting to {remote}" if remote else "starting Spark"):
         environment = start_environment(args.master, remote, args.conf, debug=args.debug)
-    if text is None:
-        return prompt(environment, args.output)
-    _run_all(environment, text, statements, args.output)
+    with errors_of_java():
+        if text is None:
+            return prompt(environment, args.output)
+        _run_all(environment, text, statements, args.output)
     return 0
 
 
