@@ -200,7 +200,7 @@ def read_text(path: str | Path, argument: str = "") -> str:
         if str(path) == "-":
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "it is closed")
-            data = sys.stdin.read(_MAX_BYTES + 1).encode()
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)

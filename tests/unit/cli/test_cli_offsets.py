@@ -540,7 +540,7 @@ def test_positions_come_from_standard_input_too(folder: Folder, monkeypatch: pyt
     """For a pipe."""
     import io
 
-    monkeypatch.setattr("sys.stdin", io.StringIO("eu/orders/0:1\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"eu/orders/0:1\n")))
     assert folder.run("import", "-", "--execute") == 0
     assert folder.document(2).clusters["eu"].ranges[KafkaTopicPartition("orders", 0)] == (1, 1)
     assert folder.run("import", "no-such-file") == 2

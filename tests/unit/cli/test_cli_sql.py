@@ -228,9 +228,11 @@ def test_statements_as_an_argument_and_from_standard_input(
     """`--execute`, and `--file -`; the same without both if standard input is no terminal."""
     assert run("--execute", TABLE) == (0, "OK\n", "")
     for arguments in (("--file", "-"), ()):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW VIEWS; SHOW TABLES"))  # the last one ends with the input
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SHOW VIEWS; SHOW TABLES"))
+        )  # the last one ends with the input
         assert run(*arguments) == (0, "no rows (view name)\ntable name\norders\n", "")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW TABLEZ; SHOW TABLES;"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SHOW TABLEZ; SHOW TABLES;")))
     code, out, _ = run()
     assert (code, out) == (2, "")
 
@@ -512,6 +514,23 @@ def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pyt
 
 
 # --- forms of rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_an_encoding_without_a_character(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, *, on_terminal: bool
+) -> None:
+    """Programs get and give UTF-8, and a terminal shows an escape; no row is missing."""
+    written = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(written, "isatty", lambda: on_terminal)
+    monkeypatch.setattr(sys, "stdout", written)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("SELECT 'é漢'".encode()), encoding="latin-1"))
+    environment.answers = [TableResult(("c",), [("é漢",), ("é",)])]
+    assert run("--output", "csv")[0] == 0
+    shown = "c\né\\u6f22\né\n".encode("latin-1") if on_terminal else "c\né漢\né\n".encode()
+    written.buffer.seek(0)
+    assert written.buffer.read() == shown
+    assert environment.asked == ["SELECT 'é漢'"]
 
 
 def test_rows_for_programs(environment: Environment, run: Run) -> None:
