@@ -850,6 +850,8 @@ raise SystemExit(main(["sql"]))
 
 def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
     """Rows, an error that shows its place, the history, and Ctrl-D; tests/spark/test_cli_sql.py does it with Spark."""
+    history = tmp_path / ".dynamic-kafka-history"
+    history.touch(mode=0o644)
     with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path) as terminal:
         terminal.shows("sql> ")
         terminal.types("SELECT 41 + 1 AS answer;\n")
@@ -860,13 +862,15 @@ def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
     assert "Line 1, column 51: Expected a statement" in terminal.shown
-    history = (tmp_path / ".dynamic-kafka-history").read_text()
-    assert "SELECT 41 + 1 AS answer;\n" in history
-    assert "hunter2" not in history
+    assert "SELECT 41 + 1 AS answer;\n" in history.read_text()
+    assert "hunter2" not in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
 
 
 def test_a_terminal(tmp_path: Path) -> None:
     """The tabulator completes, lines without a semicolon go on, and the history is the user's alone, without secrets."""
+    history = tmp_path / ".dynamic-kafka-history-sql"
+    history.touch(mode=0o644)
     with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path, "xterm") as terminal:
         terminal.shows("sql>")
         terminal.types("SELE\t")
@@ -881,7 +885,6 @@ def test_a_terminal(tmp_path: Path) -> None:
         terminal.shows("sql>")
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
-    history = tmp_path / ".dynamic-kafka-history-sql"
     assert "+SELECT 41 + 1\n+AS answer;\n" in history.read_text()
     assert "hunter2" not in history.read_text()
     assert history.stat().st_mode & 0o077 == 0

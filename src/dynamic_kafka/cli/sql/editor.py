@@ -174,6 +174,7 @@ def _history() -> Any:
     path = HISTORY.expanduser().with_name(f"{HISTORY.name}-sql")
     with suppress(OSError):
         path.touch(mode=0o600)
+        path.chmod(0o600)  # of one that was there
     return WithoutSecrets(str(path))
 
 
