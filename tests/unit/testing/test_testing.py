@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from dynamic_kafka.testing import BrokerError, KafkaBroker, MockCluster, produce, wait_until
+from dynamic_kafka.testing import BrokerError, KafkaBroker, MockCluster, broker, produce, wait_until
 from dynamic_kafka.testing.configuration import as_properties
 from dynamic_kafka.testing.jars import KAFKA_VERSION, find_java, kafka_classpath
 
@@ -99,6 +100,13 @@ def test_a_broker_never_started_has_no_address() -> None:
         _ = KafkaBroker().bootstrap_servers
     assert KafkaBroker(port=9092).bootstrap_servers == "127.0.0.1:9092"
     KafkaBroker().close()
+
+
+def test_a_broker_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own error has no words."""
+    monkeypatch.setattr(broker, "_ADMIN_TIMEOUT_S", 0)
+    with pytest.raises(TimeoutError, match=r"has not answered within 0 s to create topic 't'; look into its log"):
+        broker._await_answer(Future(), "to create topic 't'")
 
 
 def test_passwords_are_not_in_the_repr() -> None:
