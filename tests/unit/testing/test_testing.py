@@ -70,6 +70,19 @@ def test_a_java_that_does_not_run_counts_as_missing(tool: Callable[[str, str], N
         find_java()
 
 
+def test_a_program_of_another_machine_counts_as_missing(tool: Callable[[str, str], None], tmp_path: Path) -> None:
+    """The system itself refuses to run it."""
+    for name in ("java", "mvn"):
+        tool(name, "")
+        (tmp_path / "bin" / name).write_bytes(b"\x7fELF of another processor")
+    with pytest.raises(BrokerError, match="does not report its version; install"):
+        find_java()
+    with pytest.raises(
+        BrokerError, match=r"mvn \(Maven\), which fetches Kafka .* cannot be run: Exec format error; install"
+    ):
+        kafka_classpath("4.1.0")
+
+
 @pytest.mark.usefixtures("tool")
 def test_missing_maven_is_named_with_how_to_get_it() -> None:
     """Without mvn, and without jars fetched before, the error names it and how to get it."""
