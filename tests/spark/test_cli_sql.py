@@ -141,9 +141,9 @@ def test_java_is_killed(start: Callable[[str], Program], cluster_a: KafkaBroker,
     )
     program.shows("Running: t; Ctrl-C stops")
     subprocess.run(["pkill", "-KILL", "-P", str(program.process.pid), "java"], check=True)
-    code, _, (error,) = program.end()
-    assert code == 1
-    assert error.startswith("dynamic-kafka: error: Spark's Java process has ended: it was killed, or out of memory")
+    code, _, err = program.end()
+    assert (code, len(err)) == (1, 1), err
+    assert err[0].startswith("dynamic-kafka: error: Spark's Java process has ended: it was killed, or out of memory")
 
 
 @pytest.mark.slow

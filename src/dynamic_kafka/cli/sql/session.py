@@ -79,10 +79,9 @@ def start_environment(
 
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-        # Ctrl-C between two statements may interrupt a call of py4j, which logs that by the root logger and by its own.
-        logging.getLogger().addFilter(
-            lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
-        )
+        # Ctrl-C between two statements, or an end of Java, may interrupt a call of py4j. It raises an error, and also logs
+        # that by the root logger and by its own.
+        logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if remote is not None:
         return TableEnvironment(_connected(builder.remote(remote), remote))
