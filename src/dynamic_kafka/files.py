@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -73,17 +74,18 @@ class Files:
         except UnicodeDecodeError:
             raise self._error(f"{self.shown(path)} is damaged: it is not a text in UTF-8") from None
 
-    def create(self, path: str, text: str) -> bool:
+    def create(self, path: str, text: str, like: str | None = None) -> bool:
         """Write a new file; return False if there is one already.
 
-        On a local disk this is one step. Elsewhere another process may come in between, as with Spark itself.
+        On a local disk this is one step, and the file and its new folders get the owner and the rights of another file,
+        `like`, and of its folder. Elsewhere another process may come in between, as with Spark itself.
         """
         if not self._is_local:
             if self._exists(path):
                 return False
             self._write(path, text)
             return True
-        temporary = self._temporary(path, text)
+        temporary = self._temporary(path, text, like)
         with self._failing(path, "written"):
             try:
                 os.link(temporary, self.full(path))
@@ -95,11 +97,11 @@ class Files:
         return True
 
     def replace(self, path: str, text: str) -> None:
-        """Write a file in the place of the one that is there."""
+        """Write a file in the place of the one that is there; on a local disk with its owner and its rights."""
         if not self._is_local:
             self._write(path, text)
             return
-        temporary = self._temporary(path, text)
+        temporary = self._temporary(path, text, path)
         with self._failing(path, "written"):
             try:
                 self._drop_checksum(path)
@@ -186,17 +188,22 @@ class Files:
             with self._fs.open_output_stream(self.full(path)) as stream:
                 stream.write(text.encode())
 
-    def _temporary(self, path: str, text: str) -> Path:
+    def _temporary(self, path: str, text: str, like: str | None) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
         place = Path(self.full(path))
         temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
         with self._failing(path, "written"):
             try:
+                folders = [folder for folder in place.parents if not folder.exists()]
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with temporary.open("w", encoding="utf-8", newline="") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
+                if like is not None:
+                    other = Path(self.full(like))
+                    for new, old in ((temporary, other), *((folder, other.parent) for folder in folders)):
+                        _share(new, old.stat())
             except OSError:
                 temporary.unlink(missing_ok=True)
                 raise
@@ -206,6 +213,15 @@ class Files:
         """Remove Hadoop's checksum of a local file, which a new text would not fit. Without one, Hadoop checks nothing."""
         place = Path(self.full(path))
         place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+
+
+def _share(new: Path, other: os.stat_result) -> None:
+    """Give a file or a folder the owner and the rights of another one, as far as this user may."""
+    for owner, group in ((-1, other.st_gid), (other.st_uid, -1)):
+        with suppress(OSError):
+            os.chown(new, owner, group)
+    with suppress(OSError):
+        new.chmod(stat.S_IMODE(other.st_mode))
 
 
 def open_files(location: str, error: type[DynamicKafkaError] = CheckpointError) -> Files:

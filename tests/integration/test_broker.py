@@ -206,8 +206,11 @@ def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
-    """With a folder of the user's, the next broker object goes on with the data of the one before."""
+    """With a folder of the user's, the next broker object goes on with the data of the one before, once that has ended."""
     with KafkaBroker(log_dir=tmp_path / "kafka") as first:
+        with pytest.raises(BrokerError, match=r"kafka is used by another broker; stop that one"):
+            KafkaBroker(log_dir=tmp_path / "kafka").start()
+        first.restart()
         first.create_topic("t")
         produce(first.bootstrap_servers, "t", [(None, "kept")])
     with KafkaBroker(log_dir=tmp_path / "kafka", heap="128m") as second:

@@ -131,6 +131,22 @@ def test_ctrl_c_cancels_a_job(start: Callable[[str], Program]) -> None:
 
 
 @pytest.mark.slow
+def test_java_is_killed(start: Callable[[str], Program], cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
+    """As by a system without memory: one line says so."""
+    source, target = topic(cluster_a), topic(cluster_a)
+    program = start(
+        f"SET 'execution.checkpointing.dir' = '{tmp_path}';"
+        f"{ddl('s', 'id INT', on(cluster_a, source))};{ddl('t', 'id INT', on(cluster_a, target))};"
+        "INSERT INTO t SELECT * FROM s"
+    )
+    program.shows("Running: t; Ctrl-C stops")
+    subprocess.run(["pkill", "-KILL", "-P", str(program.process.pid), "java"], check=True)
+    code, _, err = program.end()
+    assert (code, len(err)) == (1, 1), err
+    assert err[0].startswith("dynamic-kafka: error: Spark's Java process has ended: it was killed, or out of memory")
+
+
+@pytest.mark.slow
 def test_a_terminal(tmp_path: Path) -> None:
     """Rows of Spark, an error that shows its place, the history, and Ctrl-D; in a JVM that is made to start quickly."""
     quick = f"spark.driver.extraJavaOptions={JVM}"

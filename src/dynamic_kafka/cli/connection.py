@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import math
 import re
 import sys
@@ -197,7 +198,9 @@ def read_text(path: str | Path, argument: str = "") -> str:
     name = "standard input" if str(path) == "-" else f"{argument} '{path}'".lstrip()
     try:
         if str(path) == "-":
-            data = sys.stdin.read(_MAX_BYTES + 1).encode()
+            if sys.stdin is None:
+                raise OSError(errno.EBADF, "it is closed")
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import logging
 import os
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.setLevel(logging.DEBUG)
     elif getattr(args, "show_warnings", False):
         handler = _Warnings(logging.WARNING)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its own encoding may lack a character of a name or a row
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
     log.addHandler(handler)  # without any handler, Python writes warnings to standard error
     try:
         return _run(args)

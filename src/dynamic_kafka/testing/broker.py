@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Self
 
@@ -63,7 +65,7 @@ class KafkaBroker:
         port: The port for clients; None takes a free one at the first start and then keeps it.
         properties: The broker's properties. They win over the defaults, which suit a small and quick broker.
         log_dir: A folder for data, configuration and the broker's log, kept when the broker is closed. A folder that a
-            broker used before keeps its data. None is a temporary folder.
+            broker used before keeps its data; one that a broker uses now is refused. None is a temporary folder.
         heap: The JVM's heap, as in `1g`, for benchmarks; the JVM then also compiles fully. None is a small, quick JVM.
         sasl_plain: User to password. If given, clients must log in by SASL_PLAINTEXT with the mechanism PLAIN.
         version: Kafka's version, 3.9 or newer; None is the environment variable `KAFKA_VERSION`, or else 4.1.0.
@@ -243,7 +245,7 @@ class KafkaBroker:
         """
         admin = admin_client(self.internal_address)
         new = NewTopic(name, num_partitions=partitions, config=dict(config or {}))  # with the brokers' replication
-        admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
+        _await_answer(admin.create_topics([new])[name], f"to create topic '{name}'")
 
         def has_leaders() -> bool:
             topic = admin.list_topics(name, timeout=_ADMIN_TIMEOUT_S).topics[name]
@@ -259,7 +261,7 @@ class KafkaBroker:
             TimeoutError: If the broker still lists it after 15 s.
         """
         admin = admin_client(self.internal_address)
-        admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
+        _await_answer(admin.delete_topics([name])[name], f"to delete topic '{name}'")
         wait_until(
             lambda: name not in admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics,
             _ADMIN_TIMEOUT_S,
@@ -292,21 +294,18 @@ class KafkaBroker:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         self._folder.mkdir(parents=True, exist_ok=True)
-        data = self._folder / "data"
-        configuration = broker_configuration(data, node, sasl_plain=self._sasl_plain)
-        config = self._folder / "server.properties"
-        config.touch(mode=0o600)  # it may hold passwords
-        config.write_text(as_properties(configuration | self._properties), encoding="ascii")
-
+        data, config, log = self._folder / "data", self._folder / "server.properties", self._folder / "broker.log"
         command = [java, *self._jvm, "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += [_SHOWN, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
-        log = self._folder / "broker.log"
-        with log.open("ab") as output:
+        with _locked(self._folder) as lock, log.open("ab") as output:
+            configuration = broker_configuration(data, node, sasl_plain=self._sasl_plain)
+            config.touch(mode=0o600)  # it may hold passwords
+            config.write_text(as_properties(configuration | self._properties), encoding="ascii")
             log_start = output.tell()
             try:
                 if not (data / "meta.properties").exists():
                     _format(command, config, node.cluster_id, output)
-                self._spawn([*command, "kafka.Kafka", str(config)], output)
+                self._spawn([*command, "kafka.Kafka", str(config)], output, lock)
                 self._await_start(node, log, log_start)
             except BrokerError as error:
                 self.kill()
@@ -317,7 +316,7 @@ class KafkaBroker:
                 raise
         self.internal_address = f"{HOST}:{node.internal}"
 
-    def _spawn(self, command: list[str], output: IO[bytes]) -> None:
+    def _spawn(self, command: list[str], output: IO[bytes], lock: IO[bytes]) -> None:
         watchdog = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
         scratch = str(self._folder) if self._is_temporary else ""
         self._watchdog = subprocess.Popen(  # noqa: S603
@@ -325,6 +324,7 @@ class KafkaBroker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,
+            pass_fds=[lock.fileno()],  # the folder is locked until the watchdog ends, which is after the broker
             process_group=0,  # Ctrl-C in a terminal is for the test run, not for its brokers
         )
         assert self._watchdog.stdout is not None
@@ -343,12 +343,34 @@ class KafkaBroker:
             time.sleep(0.05)
 
 
+def _locked(folder: Path) -> IO[bytes]:
+    """Lock a folder for one broker, until all processes that have the file have closed it."""
+    lock = (folder / ".lock").open("wb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise BrokerError(
+            f"The broker's folder {folder} is used by another broker; stop that one, or choose another log_dir"
+        ) from None
+    return lock
+
+
 def _format(command: list[str], config: Path, cluster_id: str, output: IO[bytes]) -> None:
     storage_tool = [*command, "kafka.tools.StorageTool", "format", "--config", str(config)]
     storage_tool.append(f"--cluster-id={cluster_id}")  # may begin with a dash
     done = subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
     if done.returncode != 0:
         raise BrokerError(f"The broker's folder {config.parent} could not be formatted; check the broker's properties")
+
+
+def _await_answer(answer: Future[None], what: str) -> None:
+    try:
+        answer.result(_ADMIN_TIMEOUT_S)
+    except TimeoutError:
+        raise TimeoutError(
+            f"The broker has not answered within {_ADMIN_TIMEOUT_S} s {what}; look into its log, or restart it"
+        ) from None
 
 
 def admin_client(address: str) -> AdminClient:

@@ -54,7 +54,12 @@ def find_java() -> str:
 
 @functools.cache
 def _java_major(java: str) -> int | None:
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    try:
+        answer = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):  # such as one for another processor
+        return None
     # Before Java 9 the version began with "1.", as in 1.8.0_392.
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(found[1]) if answer.returncode == 0 and found else None
@@ -128,9 +133,14 @@ def run_maven(folder: Path, arguments: Sequence[str], what: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             timeout=_MAVEN_TIMEOUT_S,
             check=False,
         )
+    except OSError as error:
+        raise BrokerError(
+            f"{maven} (Maven), which fetches {what}, cannot be run: {error.strerror}; {_GET_MAVEN}"
+        ) from None
     except subprocess.TimeoutExpired:
         raise BrokerError(f"Maven did not fetch {what} within {_MAVEN_TIMEOUT_S} s") from None
     if answer.returncode != 0:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +24,10 @@ from tests.observed import cluster, source, topic
 from dynamic_kafka.cli.job import Target
 from dynamic_kafka.cli.lag import command as lag
 from dynamic_kafka.cli.lag import of_checkpoint
-from dynamic_kafka.cli.lag.lags import Look, PartitionLag, exceeds, rows_of
+from dynamic_kafka.cli.lag.lags import By, Look, PartitionLag, exceeds, rows_of
 from dynamic_kafka.cli.lag.of_checkpoint import properties_for
-from dynamic_kafka.cli.lag.of_query import look_of
+from dynamic_kafka.cli.lag.of_query import QueryLag, look_of
+from dynamic_kafka.errors import DynamicKafkaError
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.cluster import TopicInfo
 from dynamic_kafka.observe.model import Model
@@ -357,6 +360,41 @@ def test_a_query_that_is_silent_is_not_known() -> None:
     found = look_of(status_of(source(cluster("east", topic(end=(15,)))), now_ms=40_000), None)
     assert found.unknown == 1
     assert "the query is silent" in found.silent["east"]
+
+
+def places(found: Any) -> Iterator[tuple[Any, Any]]:
+    """All parts of a JSON document, as what they are in and their key there."""
+    for key in list(found) if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else ():
+        yield found, key
+        yield from places(found[key])
+
+
+def test_an_answer_with_a_part_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no status, or the lag of what is left; never a fault of this program."""
+    east = cluster("east", topic("orders", current=(10, 10), end=(15, 10)))
+    status = status_of(source(east, cluster("west", topic(end=(9,)), state="unreachable", reason="it does not answer")))
+    history = status["queries"][0]["sources"][0]["clusters"][0]["history"]
+    history["times_ms"], history["pending_records"] = [11_000, 12_000, 13_000, 14_000], [1, 2, 3, 4]
+    monkeypatch.setattr(QueryLag, "_answer", lambda _: json.dumps(status).encode())
+    asked = QueryLag("http://here:1", None, timeout_s=1)
+    bys: tuple[By, ...] = ("cluster", "topic", "partition")
+    refused = set()
+    for (around, key), wrong in product(
+        [*places(status)], [math.nan, math.inf, "1", None, True, 10**400, 2**60, 0.5, [], {}, ["1"]]
+    ):
+        before, around[key] = around[key], wrong
+        try:
+            look = asked.look()
+        except DynamicKafkaError:
+            refused.add((key, str(wrong)))
+        else:
+            exceeds(look, 1, 10.0)
+            for by in bys:
+                rows = rows_of([look], by)
+                json.dumps([lag._document(look, rows, by), [lag._shown(row, by) for row in rows], lag._sentence(look)])
+        around[key] = before
+    assert refused >= {("lag_s", "nan"), ("lag_s", "1"), ("end", "1"), ("time_ms", "None"), ("cluster", "None")}
+    assert ("cluster", "1") not in refused  # a name
 
 
 @pytest.fixture

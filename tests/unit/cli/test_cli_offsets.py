@@ -434,6 +434,26 @@ def test_a_second_change_before_the_start_replaces_the_first(folder: Folder, tmp
     assert folder.document(2).clusters["eu"].resets == frozenset()
 
 
+def test_what_is_written_has_the_owner_and_the_rights_of_the_checkpoint(folder: Folder) -> None:
+    """Whoever changes it, with whatever mask, the query's user can still read it; a file that is replaced keeps its own."""
+    owner = 4711 if os.geteuid() == 0 else os.geteuid()
+    for path in (folder.path, *folder.path.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o640)
+        os.chown(path, owner, -1)
+    before = os.umask(0o077)
+    try:
+        assert folder.run("set", "eu/orders/0:3", "--execute") == 0
+        (folder.path / "offsets/2").chmod(0o644)
+        assert folder.run("set", "eu/orders/0:4", "--execute", "--force") == 0
+    finally:
+        os.umask(before)
+    assert (folder.path / "offsets/2").stat().st_mode & 0o777 == 0o644
+    found = [*(folder.path / "dynamic-kafka-backups").rglob("*"), folder.path / "dynamic-kafka-backups"]
+    assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o755}
+    assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o640, 0o644}
+    assert {path.stat().st_uid for path in (*found, folder.path / "offsets/2")} == {owner}
+
+
 def test_a_cluster_is_renamed(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     """In a batch of its own, as any change."""
     assert folder.run("rename-cluster", "eu", "europe", "--execute") == 0
@@ -483,10 +503,10 @@ def test_a_batch_that_was_written_in_between_is_a_query_that_runs(
 
     create = Files.create
 
-    def slow(files: Files, path: str, text: str) -> bool:
+    def slow(files: Files, path: str, text: str, like: str) -> bool:
         if path == "offsets/2":
             folder.write("offsets/2", offset_file(SECOND))
-        return create(files, path, text)
+        return create(files, path, text, like)
 
     monkeypatch.setattr(Files, "create", slow)
     assert folder.run("set", "eu/orders/0:3", "--execute") == 1
@@ -540,7 +560,7 @@ def test_positions_come_from_standard_input_too(folder: Folder, monkeypatch: pyt
     """For a pipe."""
     import io
 
-    monkeypatch.setattr("sys.stdin", io.StringIO("eu/orders/0:1\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"eu/orders/0:1\n")))
     assert folder.run("import", "-", "--execute") == 0
     assert folder.document(2).clusters["eu"].ranges[KafkaTopicPartition("orders", 0)] == (1, 1)
     assert folder.run("import", "no-such-file") == 2

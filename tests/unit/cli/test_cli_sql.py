@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
 from pyspark.sql import Row
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 from tests.commands import Run, runner
 from tests.terminal import Terminal
 
@@ -87,7 +90,7 @@ class Stream(TableResult):
     """The rows of a stream."""
 
     def __init__(self, rows: Callable[[], Iterator[Any]]) -> None:
-        dataframe: Any = SimpleNamespace(columns=["id", "name"], isStreaming=True, rows=rows)
+        dataframe: Any = SimpleNamespace(columns=["id", "name"], schema=StructType(), isStreaming=True, rows=rows)
         super().__init__(dataframe=dataframe)
 
 
@@ -164,6 +167,7 @@ def prompt(
 ) -> Callable[..., list[str]]:
     """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
     monkeypatch.setattr(editor, "HISTORY", tmp_path / "history")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
 
     def typed(*lines: str | type[BaseException]) -> list[str]:
         given = iter([*lines, EOFError])
@@ -221,10 +225,27 @@ def test_statements_of_a_file(environment: Environment, run: Run, tmp_path: Path
 def test_statements_as_an_argument_and_from_standard_input(
     environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--execute`, and `--file -`."""
+    """`--execute`, and `--file -`; the same without both if standard input is no terminal."""
     assert run("--execute", TABLE) == (0, "OK\n", "")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SHOW TABLES;"))
-    assert run("--file", "-") == (0, "table name\norders\n", "")
+    for arguments in (("--file", "-"), ()):
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SHOW VIEWS; SHOW TABLES"))
+        )  # the last one ends with the input
+        assert run(*arguments) == (0, "no rows (view name)\ntable name\norders\n", "")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SHOW TABLEZ; SHOW TABLES;")))
+    code, out, _ = run()
+    assert (code, out) == (2, "")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_there_is_no_prompt_without_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed standard input is an error, as is an output for programs that the prompt's words would be in."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input cannot be read (it is closed)" in run()[2]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    code, out, err = run("--output", "csv")
+    assert (code, out) == (2, "")
+    assert "give --file or --execute" in err
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -495,9 +516,26 @@ def test_warnings_are_shown(environment: Environment, run: Run, monkeypatch: pyt
 # --- forms of rows ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_an_encoding_without_a_character(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, *, on_terminal: bool
+) -> None:
+    """Programs get and give UTF-8, and a terminal shows an escape; no row is missing."""
+    written = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(written, "isatty", lambda: on_terminal)
+    monkeypatch.setattr(sys, "stdout", written)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("SELECT 'é漢'".encode()), encoding="latin-1"))
+    environment.answers = [TableResult(("c",), [("é漢",), ("é",)])]
+    assert run("--output", "csv")[0] == 0
+    shown = "c\né\\u6f22\né\n".encode("latin-1") if on_terminal else "c\né漢\né\n".encode()
+    written.buffer.seek(0)
+    assert written.buffer.read() == shown
+    assert environment.asked == ["SELECT 'é漢'"]
+
+
 def test_rows_for_programs(environment: Environment, run: Run) -> None:
     """All of them, one per line, and nothing else on standard output."""
-    rows: Any = SimpleNamespace(columns=["id", "name"], isStreaming=False)
+    rows: Any = SimpleNamespace(columns=["id", "name"], schema=StructType(), isStreaming=False)
     rows.toLocalIterator = lambda **_: iter([("1", 'a "b"'), ("2", None), ("3", ""), ("4", " x")])
     jobs: list[Any] = [Job("t")]
     script = f"{TABLE}; SHOW TABLES; SELECT 1; INSERT INTO t SELECT 1"
@@ -514,6 +552,22 @@ def test_rows_for_programs(environment: Environment, run: Run) -> None:
         '{"table name": "orders"}\n{"id":1}\n{"id":2}\n',
         "",
     )
+
+
+TWICE = StructType().add("a", IntegerType()).add("b", IntegerType()).add("a", IntegerType())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [TWICE, StructType().add("s", TWICE), StructType().add("m", MapType(StringType(), ArrayType(TWICE)))],
+)
+def test_names_of_columns_do_not_repeat_in_json(environment: Environment, run: Run, kind: StructType) -> None:
+    """It would lose a value in each row, so it is refused before a row, also for rows within columns."""
+    rows: Any = SimpleNamespace(columns=["a"], schema=kind, isStreaming=False)
+    environment.answers = [TableResult(dataframe=rows)]
+    code, out, err = run("--output", "json", "-e", "SELECT 1")
+    assert (code, out) == (2, "")
+    assert "JSON cannot have two columns of the name 'a' in a row; give one of them another name with AS" in err
 
 
 def draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -716,6 +770,22 @@ def test_the_prompt_goes_on_after_errors(environment: Environment, prompt: Calla
     ]
 
 
+@pytest.mark.usefixtures("prompt")
+@pytest.mark.parametrize("arguments", [(), ("-e", "SELECT 1; SHOW TABLES")])
+def test_an_end_of_java_ends_the_program(
+    environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """One line says so, whatever the call to it says; the prompt cannot go on either."""
+    with subprocess.Popen(["false"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    monkeypatch.setattr(builtins, "input", lambda _: "SELECT 1;")
+    environment.answers = [ConnectionRefusedError(111, "Connection refused")]
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert err.startswith("dynamic-kafka: error: Spark's Java process has ended: it was killed, or out of memory")
+    assert environment.asked == ["SELECT 1"]
+
+
 def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list[str]]) -> None:
     """They run on while the prompt does, and one that fails is told of once; a statement set ends with its END."""
     running: Any = Job("orders", runs=True)
@@ -780,6 +850,8 @@ raise SystemExit(main(["sql"]))
 
 def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
     """Rows, an error that shows its place, the history, and Ctrl-D; tests/spark/test_cli_sql.py does it with Spark."""
+    history = tmp_path / ".dynamic-kafka-history"
+    history.touch(mode=0o644)
     with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path) as terminal:
         terminal.shows("sql> ")
         terminal.types("SELECT 41 + 1 AS answer;\n")
@@ -790,13 +862,15 @@ def test_a_terminal_that_cannot_draw(tmp_path: Path) -> None:
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
     assert "Line 1, column 51: Expected a statement" in terminal.shown
-    history = (tmp_path / ".dynamic-kafka-history").read_text()
-    assert "SELECT 41 + 1 AS answer;\n" in history
-    assert "hunter2" not in history
+    assert "SELECT 41 + 1 AS answer;\n" in history.read_text()
+    assert "hunter2" not in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
 
 
 def test_a_terminal(tmp_path: Path) -> None:
     """The tabulator completes, lines without a semicolon go on, and the history is the user's alone, without secrets."""
+    history = tmp_path / ".dynamic-kafka-history-sql"
+    history.touch(mode=0o644)
     with Terminal([sys.executable, "-c", _WITHOUT_SPARK], tmp_path, "xterm") as terminal:
         terminal.shows("sql>")
         terminal.types("SELE\t")
@@ -811,7 +885,6 @@ def test_a_terminal(tmp_path: Path) -> None:
         terminal.shows("sql>")
         terminal.types("\x04")
         assert terminal.process.wait(60) == 0
-    history = tmp_path / ".dynamic-kafka-history-sql"
     assert "+SELECT 41 + 1\n+AS answer;\n" in history.read_text()
     assert "hunter2" not in history.read_text()
     assert history.stat().st_mode & 0o077 == 0

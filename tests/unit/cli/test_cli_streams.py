@@ -183,7 +183,7 @@ def test_warnings_fail_only_a_strict_check(
     shown = capsys.readouterr()
     assert "a secret in clear text: sasl.password" in shown.out
     assert "s3cret" not in shown.out + shown.err
-    monkeypatch.setattr("sys.stdin", io.StringIO(GOOD))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     assert main(["streams", "validate", "-", "--strict"]) == 0
 
 

@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import resources
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from dynamic_kafka.testing import BrokerError, KafkaBroker, MockCluster, produce, wait_until
+from dynamic_kafka.testing import BrokerError, KafkaBroker, MockCluster, broker, produce, wait_until
 from dynamic_kafka.testing.configuration import as_properties
 from dynamic_kafka.testing.jars import KAFKA_VERSION, find_java, kafka_classpath
 
@@ -69,6 +70,19 @@ def test_a_java_that_does_not_run_counts_as_missing(tool: Callable[[str, str], N
         find_java()
 
 
+def test_a_program_of_another_machine_counts_as_missing(tool: Callable[[str, str], None], tmp_path: Path) -> None:
+    """The system itself refuses to run it."""
+    for name in ("java", "mvn"):
+        tool(name, "")
+        (tmp_path / "bin" / name).write_bytes(b"\x7fELF of another processor")
+    with pytest.raises(BrokerError, match="does not report its version; install"):
+        find_java()
+    with pytest.raises(
+        BrokerError, match=r"mvn \(Maven\), which fetches Kafka .* cannot be run: Exec format error; install"
+    ):
+        kafka_classpath("4.1.0")
+
+
 @pytest.mark.usefixtures("tool")
 def test_missing_maven_is_named_with_how_to_get_it() -> None:
     """Without mvn, and without jars fetched before, the error names it and how to get it."""
@@ -99,6 +113,13 @@ def test_a_broker_never_started_has_no_address() -> None:
         _ = KafkaBroker().bootstrap_servers
     assert KafkaBroker(port=9092).bootstrap_servers == "127.0.0.1:9092"
     KafkaBroker().close()
+
+
+def test_a_broker_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's own error has no words."""
+    monkeypatch.setattr(broker, "_ADMIN_TIMEOUT_S", 0)
+    with pytest.raises(TimeoutError, match=r"has not answered within 0 s to create topic 't'; look into its log"):
+        broker._await_answer(Future(), "to create topic 't'")
 
 
 def test_passwords_are_not_in_the_repr() -> None:

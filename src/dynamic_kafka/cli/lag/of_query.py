@@ -18,6 +18,8 @@ __all__ = ["QueryLag", "look_of"]
 
 _VERSION = 1
 _MOST_BYTES = 512 * 1024 * 1024
+_MOST = 2**63
+_MOST_MS = 2**53
 _NO_ANSWER = {"unreachable", "unknown"}
 _NOT_NOW = {"silent", "failed", "ended", "starting", "finished", "unknown"}
 
@@ -138,28 +140,30 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
     silent: dict[str, str] = {}
     partitions: list[PartitionLag] = []
     for cluster in clusters:
-        failing = (cluster["reason"] or f"it is {cluster['state']}") if cluster["state"] in _NO_ANSWER else ""
+        failing = (
+            (_text(cluster["reason"] or "") or f"it is {cluster['state']}") if cluster["state"] in _NO_ANSWER else ""
+        )
         reason = f"{stale}; before: {failing}" if stale and failing else stale or failing
         if known_gaps := reason or "; ".join(cluster.get("missing", ())):
-            silent[cluster["cluster"]] = known_gaps
+            silent[_text(cluster["cluster"])] = known_gaps
         for topic in cluster["topics"]:
             if topic["state"] == "retained":
                 continue
             partitions += [
                 PartitionLag(
-                    cluster["cluster"],
-                    topic["topic"],
-                    p["partition"],
-                    p["current"],
-                    None if reason or p["pending_records"] is None else p["end"],
+                    _text(cluster["cluster"]),
+                    _text(topic["topic"]),
+                    _number(p["partition"]),
+                    _number(p["current"]),
+                    None if reason or p["pending_records"] is None else _number(p["end"]),
                     reason or ("" if p["pending_records"] is not None else "its end is not known"),
-                    None if reason else p["lag_s"],
+                    None if reason or p["lag_s"] is None else _number(p["lag_s"], _MOST_MS, float),
                 )
                 for p in topic["partitions"] or ()
             ]
     past = {
         c["cluster"]: tuple(
-            (time_ms, pending)
+            (_number(time_ms, _MOST_MS), _number(pending))
             for time_ms, pending in zip(c["history"]["times_ms"], c["history"]["pending_records"], strict=True)
             if pending is not None
         )
@@ -170,4 +174,17 @@ def look_of(status: Mapping[str, Any], name: str | None) -> Look:
     if not clusters:
         notes.append("Nothing is known about its sources yet")
         silent["(none yet)"] = stale or "the query has not reported its clusters yet"
-    return Look(status["time_ms"], tuple(partitions), silent, tuple(notes), past)
+    return Look(_number(status["time_ms"], _MOST_MS), tuple(partitions), silent, tuple(notes), past)
+
+
+def _number(value: Any, most: int = _MOST, kind: type[int | float] = int) -> Any:
+    """Return a number that one can calculate with: a whole one, or also one of another kind, but not NaN."""
+    if isinstance(value, bool) or not isinstance(value, (int, kind)) or not -most < value < most:
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

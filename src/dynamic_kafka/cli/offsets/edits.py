@@ -220,18 +220,19 @@ def _write(args: argparse.Namespace, plan: _Plan) -> str:
     checkpoint, edited = plan.checkpoint, plan.edited
     files = checkpoint.files
     folder = f"{_BACKUPS}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    files.create(f"{folder}/positions.txt", exported(checkpoint, plan.source, plan.now))
-    files.create(f"{folder}/offsets/{edited.number}", files.read(f"offsets/{edited.number}"))
+    last = f"offsets/{edited.number}"
+    files.create(f"{folder}/positions.txt", exported(checkpoint, plan.source, plan.now), like=last)
+    files.create(f"{folder}/{last}", files.read(last), like=last)
     if checkpoint.is_unfinished:
         if plan.about_unfinished is not None and args.sink_prefix is not None:
             supersede_claim(args, checkpoint.query_id, edited.number, plan.about_unfinished)
         _check_unchanged(checkpoint)
-        files.replace(f"offsets/{edited.number}", edited.text)
+        files.replace(last, edited.text)
     else:
         path = f"offsets/{edited.number + 1}"
         following = edited.following(files.shown(path), checkpoint.watermark_ms(edited.number), now_ms())
         _check_unchanged(checkpoint)
-        if not files.create(path, following.text):
+        if not files.create(path, following.text, like=last):
             raise _moved(checkpoint)
     return files.shown(folder)
 

@@ -18,7 +18,7 @@ from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.prompt import prompt
 from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
-from dynamic_kafka.cli.sql.session import calls_to_spark, start_environment
+from dynamic_kafka.cli.sql.session import calls_to_spark, errors_of_java, start_environment
 from dynamic_kafka.cli.sql.status import status_while
 from dynamic_kafka.errors import ConfigurationError
 
@@ -38,7 +38,13 @@ _EXAMPLES = """examples:
 def add_to(commands: Any) -> None:
     """Add the command's parser."""
     parser = add_command(commands, "sql", "Run Flink SQL on Spark, from a file or at a prompt.", None, _EXAMPLES)
-    parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="a script; - reads standard input")
+    parser.add_argument(
+        "-f",
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="a script; - reads standard input (default if that is no terminal)",
+    )
     parser.add_argument("-e", "--execute", metavar="SQL", help="statements, instead of a file")
     parser.add_argument(
         "--output",
@@ -62,7 +68,12 @@ def run(args: argparse.Namespace) -> int:
     """Run the statements; see `add_to` for the arguments."""
     if args.file is not None and args.execute is not None:
         raise ConfigurationError("Give --file or --execute, not both")
+    typed = sys.stdin is not None and sys.stdin.isatty()
+    if args.file is None and args.execute is None and not typed:
+        args.file = "-"  # a prompt would go on after an error, and leave INSERTs at the end of the input
     text = args.execute if args.file is None else read_text(args.file, "--file")
+    if text is None and args.output != "table" and not sys.stdout.isatty():
+        raise ConfigurationError("The prompt writes more than rows; give --file or --execute for csv or json in a pipe")
     from dynamic_kafka.sql.parser.parse import parse_script
 
     statements = [] if text is None else parse_script(text)  # before Spark starts, which takes seconds
@@ -71,9 +82,10 @@ def run(args: argparse.Namespace) -> int:
         os.environ.pop("SPARK_REMOTE", None)  # PySpark accepts one of both
     with status_while(lambda: f"connecting to {remote}" if remote else "starting Spark"):
         environment = start_environment(args.master, remote, args.conf, debug=args.debug)
-    if text is None:
-        return prompt(environment, args.output)
-    _run_all(environment, text, statements, args.output)
+    with errors_of_java():
+        if text is None:
+            return prompt(environment, args.output)
+        _run_all(environment, text, statements, args.output)
     return 0
 
 

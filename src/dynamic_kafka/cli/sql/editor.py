@@ -41,9 +41,8 @@ def editor(known: Callable[[], Known], below: Callable[[], str]) -> Callable[[],
                 return session.prompt()
 
             return read
-    if sys.stdin.isatty():
-        with suppress(ImportError, OSError):
-            _use_readline(known)
+    with suppress(ImportError, OSError):
+        _use_readline(known)
     return _plain
 
 
@@ -175,6 +174,7 @@ def _history() -> Any:
     path = HISTORY.expanduser().with_name(f"{HISTORY.name}-sql")
     with suppress(OSError):
         path.touch(mode=0o600)
+        path.chmod(0o600)  # of one that was there
     return WithoutSecrets(str(path))
 
 

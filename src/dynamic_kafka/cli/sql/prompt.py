@@ -15,6 +15,7 @@ from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
 from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary
 from dynamic_kafka.cli.sql.results import run_statement
+from dynamic_kafka.cli.sql.session import java_has_ended
 from dynamic_kafka.cli.sql.vocabulary import known_to
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError, suggestion
 
@@ -76,8 +77,10 @@ def prompt(environment: TableEnvironment, output: str) -> int:
                         show_line(f"started {job.name}")
         except KeyboardInterrupt:
             show_stopped()
-        except Exception as error:  # noqa: BLE001  the prompt goes on
-            _show_error(error)
+        except Exception as error:
+            if not isinstance(error, DynamicKafkaError) and java_has_ended():
+                raise
+            _show_error(error)  # the prompt goes on
         known = None
     return 0
 

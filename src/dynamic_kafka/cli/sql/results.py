@@ -14,11 +14,13 @@ from dynamic_kafka.cli.output import drawn, duration, show_line, show_rows, show
 from dynamic_kafka.cli.sql.jobs import Job
 from dynamic_kafka.cli.sql.session import calls_to_spark
 from dynamic_kafka.cli.sql.status import StatusLine, batch_progress, status_while
+from dynamic_kafka.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
     from rich.console import Console
 
     from dynamic_kafka.sql.environment import TableEnvironment
@@ -54,6 +56,8 @@ def run_statement(
             begun_s = time.monotonic()
             result = environment.execute(statement)
             jobs += [Job(query, statement, script) for query in result.queries]
+            if output == "json" and result.dataframe is not None:
+                _check_names(result.dataframe.schema)
             streaming = result.dataframe is not None and result.dataframe.isStreaming
             if streaming or not result.columns:
                 count = None
@@ -186,6 +190,24 @@ def _lines(result: TableResult, output: str) -> Iterable[str]:
         yield csv_line(result.columns)
     for row in rows:
         yield row[0] if output == "json" else csv_line(row)
+
+
+def _check_names(kind: DataType) -> None:
+    """Refuse a row, or a row in one of its columns, that has a name twice: readers of JSON keep one of the values.
+
+    Raises:
+        ConfigurationError: If there is one.
+    """
+    names: list[str] = getattr(kind, "names", [])
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(
+            f"JSON cannot have two columns of the name '{twice[0]}' in a row; give one of them another name with AS, or "
+            "take --output csv"
+        )
+    parts = [field.dataType for field in getattr(kind, "fields", ())]
+    parts += [getattr(kind, part) for part in ("elementType", "keyType", "valueType") if hasattr(kind, part)]
+    for part in parts:
+        _check_names(part)
 
 
 def _text(value: Any) -> str | None:

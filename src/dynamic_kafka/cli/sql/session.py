@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -15,14 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
+from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dynamic_kafka.sql.environment import TableEnvironment
 
-__all__ = ["GROUP", "calls_to_spark", "connected_session", "start_environment"]
+__all__ = ["GROUP", "calls_to_spark", "connected_session", "errors_of_java", "java_has_ended", "start_environment"]
 
 GROUP = "dynamic-kafka sql"
 """The job group that Ctrl-C cancels; a running INSERT has another one."""
@@ -32,6 +33,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
 _CONNECT_S = 20.0
+_ENDS_S = 2.0  # a process that is killed closes its connections first
 _ABOUT_ITSELF = re.compile(
     rb"WARNING: Using incubator modules|Setting default log level|To adjust logging level|Using Spark's default log4j"
 )
@@ -77,10 +79,9 @@ def start_environment(
 
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-        # Ctrl-C between two statements may interrupt a call of py4j, which logs that by the root logger and by its own.
-        logging.getLogger().addFilter(
-            lambda record: "KeyboardInterrupt while sending command" not in record.getMessage()
-        )
+        # Ctrl-C between two statements, or an end of Java, may interrupt a call of py4j. It raises an error, and also logs
+        # that by the root logger and by its own.
+        logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if remote is not None:
         return TableEnvironment(_connected(builder.remote(remote), remote))
@@ -97,7 +98,7 @@ def start_environment(
     if not debug and (server := getattr(session.sparkContext, "_accumulatorServer", None)) is not None:
         # Spark's JVM may cut this connection while it stops; the server's thread would print a traceback.
         server.handle_error = lambda *_: None
-    atexit.register(session.stop)  # otherwise Spark's connections break at the end, one with a traceback
+    atexit.register(_stop, session)  # otherwise Spark's connections break at the end, one with a traceback
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler would also cancel the jobs of INSERTs
     session.sparkContext.setJobGroup(GROUP, "dynamic-kafka sql", interruptOnCancel=True)
     return TableEnvironment(session)
@@ -148,8 +149,42 @@ def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
         ) from None
     except PySparkException as error:
         raise ConfigurationError(f"Spark Connect at {remote}: {str(error).partition(chr(10))[0]}") from error
-    atexit.register(session.stop)
+    atexit.register(_stop, session)
     return session
+
+
+def _stop(session: SparkSession) -> None:
+    with suppress(Exception):  # Java, or the server, may have ended
+        session.stop()
+
+
+def java_has_ended() -> bool:
+    """Return whether Spark's Java process, which this process has started, has ended. Ask it after an error."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return process is not None and process.wait(_ENDS_S) is not None
+    except subprocess.TimeoutExpired:
+        return False
+
+
+@contextmanager
+def errors_of_java() -> Iterator[None]:
+    """Let one error say that Spark's Java process has ended, in the place of those of all calls to it.
+
+    Raises:
+        DynamicKafkaError: If there is an error, and it has ended.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, DynamicKafkaError) or not java_has_ended():
+            raise
+        raise DynamicKafkaError(
+            "Spark's Java process has ended: it was killed, or out of memory (--conf spark.driver.memory=4g gives it more). "
+            "Start again; INSERTs go on from their checkpoints"
+        ) from error
 
 
 def _check_answers(remote: str) -> None:
