@@ -13,7 +13,8 @@
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
 Several places may be the beginning, if records are identical. The first one that nothing contradicts counts, also not the
-next records after the position.
+next records after the position. The old log may have lost earlier ones. If it has records before the beginning, 32 records
+from there on have to be the same. If it has none up to the position, all of its next 32 records have to be.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -45,6 +46,7 @@ _WINDOW = 20_000
 _AGREE = 3
 _BEGINNINGS = 50
 _SURE = 1_000
+_RUN = 32
 _STEPS = 50
 _DIFFERENCES = 12
 _MOST = 2_000_000
@@ -91,6 +93,8 @@ def compare(
     best: Comparison | None = None
     for begin in islice(_beginnings(request, old, new), _BEGINNINGS):
         found = _walk(request, begin, old, new, most, strictly=True)
+        if not _is_known(request, found, old, new):
+            continue
         if found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new)):
             best = found
             break
@@ -108,6 +112,19 @@ def compare(
 
 def _rank(found: Comparison) -> tuple[bool, int]:
     return found.state != "differs", found.anchor.records
+
+
+def _is_known(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:
+    """Return whether a beginning cannot be an earlier one, with the same records, that the old log has lost."""
+    tp, anchor = request.old_partition, found.anchor
+    start, end = old.bounds(tp)
+    has_others = next(old.records(tp, start, anchor.began_old), None) is not None
+    if start == 0 or request.by == "same-offsets" or (anchor.records and not has_others):
+        return True
+    ours = list(islice(old.records(tp, anchor.old, max(end, anchor.old)), _RUN))
+    theirs = new.records(request.partition, anchor.new, max(new.bounds(request.partition)[1], anchor.new))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0].same(pair[1]), zip(ours, theirs, strict=False)))
+    return anchor.records + same >= _RUN if has_others else same == len(ours)
 
 
 def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:

@@ -64,6 +64,9 @@ def compared(old: Log, position: int, new: Log) -> Anchor | None:
 @example("XabcdefX", 8, 1, 0, False, 0)
 @example("X" * 33 + "XY", 33, 33, 0, True, 0)
 @example("XXXXXXX", 7, 6, 0, False, 0)
+@example("XXaX", 3, 1, 0, True, 2)
+@example("XabXaX", 5, 2, 0, True, 2)
+@example("XXaXXX", 3, 1, 0, True, 3)
 def test_an_exact_position_is_the_true_one(
     text: str,
     position: int,
