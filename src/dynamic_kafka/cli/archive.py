@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.cli.connection import Run, add_command
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
-from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
+from dynamic_kafka.errors import ConfigurationError, listed
 from dynamic_kafka.options import duration_ms
 
 if TYPE_CHECKING:
@@ -128,35 +128,25 @@ def _compact(args: argparse.Namespace) -> int:
             f"--keep '{args.keep}' is no duration; expected a number with a unit, such as 7 d"
         ) from None
     from dynamic_kafka import archive
-    from dynamic_kafka.history.archive.compaction import days_to_compact
-    from dynamic_kafka.history.archive.log import read_archive
+    from dynamic_kafka.history.archive.compaction import compact
 
     if args.execute:
         done = archive.compact(args.path, before=args.before, keep=keep)
-        if args.output == "json":
-            show_json({"days": done.days, "deleted": done.deleted})
-        else:
-            _show_days(done.days)
-            show_line(f"{len(done.days)} days were compacted, and {done.deleted} old files deleted.")
-        return 0
-    found = read_archive(args.path)
-    if found is None:
-        raise ArchiveError(f"{args.path} is no archive. Correct the path")
-    today = dt.datetime.now(dt.UTC).date()
-    days = {day: len(paths) for day, paths in days_to_compact(found, args.before or today).items()}
-    if args.output == "json":
-        show_json({"days": days, "deleted": 0})
-        return 0
-    _show_days(days)
-    if days:
-        warn("nothing was changed; add --execute to compact these days")
     else:
-        show_line("There is nothing to compact.")
+        before = args.before or dt.datetime.now(dt.UTC).date()
+        done = compact(args.path, before=before, keep_ms=keep // dt.timedelta(milliseconds=1), execute=False)
+    if args.output == "json":
+        show_json({"days": done.days, "deleted": done.deleted})
+        return 0
+    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in done.days.items()])
+    if args.execute:
+        show_line(f"{len(done.days)} days were compacted, and {done.deleted} old files deleted.")
+    elif done.days or done.deleted:
+        show_line(f"{len(done.days)} days would be compacted, and {done.deleted} old files deleted.")
+        warn("nothing was changed; add --execute to do it")
+    else:
+        show_line("There is nothing to compact, and no old file to delete.")
     return 0
-
-
-def _show_days(days: dict[str, int]) -> None:
-    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in days.items()])
 
 
 def _day(text: str) -> dt.date:

@@ -594,16 +594,40 @@ def test_replaced_files_are_deleted_after_a_while(folder: Folder) -> None:
     assert names == {f"_dynamic_kafka/{name}.json" for name in ("states/2", "states/3", "batches/query-8")}
 
 
-def test_old_files_that_no_log_names_are_deleted(folder: Folder) -> None:
-    """They are of a batch that was stopped. Young ones may be of a batch that runs."""
+def test_old_files_that_no_log_names_are_deleted(folder: Folder, output: Callable[..., tuple[int, str]]) -> None:
+    """They are of a batch that was stopped. Young ones may be of a batch that runs, and others are not the archive's."""
     small_files(folder)
-    left = [Path(folder.path, "day=2013-01-01", name) for name in ("old.parquet", ".old.parquet", "young.parquet")]
-    for path in left:
-        path.write_bytes(b"")
-    for path in left[:2]:
-        os.utime(path, (1, 1))
-    assert folder.compact(keep=dt.timedelta(0)).deleted == 12 + 2
-    assert [path.exists() for path in left] == [False, False, True]
+    write_parts(folder.plan({0: (key(), 60, 62)}), [rows(0, [60, 61])])
+    (old,) = folder.files() - folder.state().files.keys()
+    hidden, young = old.replace("batch-", ".batch-"), old.replace("batch-0", "batch-1")
+    foreign = ["day=2013-01-01/part-0-c000.snappy.parquet", "a.parquet", f"more/{old}"]
+    for name in (hidden, young, *foreign):
+        Path(folder.path, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(folder.path, name).write_bytes(b"")
+    for name in (old, hidden, *foreign):
+        os.utime(Path(folder.path, name), (1, 1))
+    folder.write({0: (60, 62)}, [rows(0, [60, 61])])
+    assert set(archive.verify(folder.path).unknown_files) == {old, hidden, young, *foreign}
+    code, text = output("compact", folder.path, "--keep", "0")
+    assert (code, text.splitlines()[-2]) == (0, "3 days would be compacted, and 15 old files deleted.")
+    assert folder.compact(keep=dt.timedelta(0)).deleted == 13 + 2
+    assert [Path(folder.path, name).exists() for name in (old, hidden, young, *foreign)] == [False] * 2 + [True] * 4
+
+
+@pytest.mark.parametrize(
+    "name", ["part-0.parquet", "day=2013-01-01/part-0.parquet", "a/b.csv", f"day=2013-01-01/.all-{'0' * 32}.parquet"]
+)
+def test_an_archive_begins_in_a_folder_without_files(folder: Folder, tmp_path: Path, name: str) -> None:
+    """Readers would not see the files that are there any more. What begins with `_` or `.` is no data."""
+    path = Path(folder.path, name)
+    for other in (path, Path(folder.path, "_checkpoint", "metadata"), Path(folder.path, ".DS_Store")):
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_bytes(b"")
+    with pytest.raises(ArchiveError, match=f"has files that are not of an archive, such as {name}. Name a new folder"):
+        Query(folder, tmp_path / "refused").run(0, 0, 5)
+    path.unlink()
+    Query(folder, tmp_path / "query").run(0, 0, 5)
+    assert folder.records() == expected((0, range(5)))
 
 
 @pytest.mark.parametrize("what", ["file changed", "file lost", "file cut"])
@@ -880,6 +904,7 @@ def test_compact_shows_first_and_does_it_then(folder: Folder, output: Callable[.
     code, text = output("compact", folder.path, "--before", "2013-01-02")
     assert code == 0
     assert text.splitlines()[1].split() == ["2013-01-01", "4"]
+    assert text.splitlines()[2] == "1 days would be compacted, and 0 old files deleted."
     assert "add --execute" in text
     assert folder.files() == files
     code, text = output("compact", folder.path, "--before", "2013-01-02", "--execute")

@@ -29,9 +29,9 @@ from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.filesystems import failure_reason, failures
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import COORDINATES, FileWriter, check_unchanged
-from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span
+from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span, is_own
 
-__all__ = ["Compacted", "Offsets", "compact", "days_to_compact", "is_data", "merged", "offsets_of", "outside", "read"]
+__all__ = ["Compacted", "Offsets", "compact", "merged", "offsets_of", "outside", "read"]
 
 Offsets: TypeAlias = "dict[PartitionKey, np.ndarray[Any, Any]]"
 
@@ -53,13 +53,14 @@ class Compacted(NamedTuple):
     deleted: int
 
 
-def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
+def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = True) -> Compacted:
     """Compact the days before a day that have more than one file, and delete what is not needed any more.
 
     Args:
         location: The archive's folder.
         before: The first day that is left alone.
         keep_ms: How long replaced files stay for readers that began earlier.
+        execute: If false, nothing is written or deleted; the result is what would be done.
 
     Raises:
         ArchiveError: If it is no archive, or records of a day would be lost or doubled. Such a day is left as it is, and all
@@ -71,23 +72,29 @@ def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
     now_ms = int(time.time() * 1000)
     done: dict[str, int] = {}
     problems: list[str] = []
-    for day, paths in days_to_compact(archive, before).items():
+    for day, paths in _days_to_compact(archive, before).items():
+        done[day] = len(paths)
+        if not execute:
+            archive.replaced |= dict.fromkeys(paths, now_ms)
+            continue
         try:
             path, file = _rewritten(files, archive, day, paths)
         except ArchiveError as error:
             problems.append(str(error))
+            del done[day]
             continue
         archive.replace(paths, {path: file}, now_ms)
-        done[day] = len(paths)
     old = [path for path, at_ms in archive.replaced.items() if at_ms <= now_ms - keep_ms and path in found]
     unknown = [
         path
         for path, (_, changed_ms) in found.items()
-        if is_data(path)
+        if is_own(path)
         and path not in archive.files
         and path not in archive.replaced
         and changed_ms < now_ms - max(keep_ms, _DAY_MS)  # a task may be writing a younger one
     ]
+    if not execute:
+        return Compacted(done, len(old) + len(unknown))
     for path in [path for path, at_ms in archive.replaced.items() if path not in found and at_ms != now_ms]:
         del archive.replaced[path]  # it was deleted earlier
     if done:
@@ -101,7 +108,7 @@ def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
     return Compacted(done, len(old) + len(unknown))
 
 
-def days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
+def _days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
     """Return the days before a day that have more than one file, in order, with their files."""
     days: dict[str, list[str]] = {}
     for path, file in sorted(archive.files.items()):
@@ -163,11 +170,6 @@ def read(files: Files) -> Archive:
     if archive is None:
         raise ArchiveError(f"{files.location} is no archive: it has no folder {log.FOLDER}. Correct the path")
     return archive
-
-
-def is_data(path: str) -> bool:
-    """Return whether a file in an archive's folder has records."""
-    return path.startswith("day=") and path.endswith(".parquet")
 
 
 def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -> tuple[str, DataFile]:

@@ -24,6 +24,7 @@ from dynamic_kafka.history.archive.model import (
     decode_state,
     encode_batch,
     encode_state,
+    is_data,
 )
 from dynamic_kafka.history.folder import in_parallel
 
@@ -106,9 +107,20 @@ def begin(files: Files) -> Archive:
     """Return the state of a new archive, and write it: from now on, the folder is one.
 
     Without a log, a reader would take files of a batch that was stopped for those of a plain folder.
+
+    Raises:
+        ArchiveError: If the folder has files: no reader would see them any more.
     """
-    archive = Archive(number=1)
-    files.create(_path(_STATES, "1"), encode_state(archive))  # another query may have been faster with the same
+    others = sorted(filter(is_data, files.walk()))
+    archive = read(files)  # another query may have been faster
+    if archive is None and others:
+        raise ArchiveError(
+            f"The folder {files.location} has files that are not of an archive, such as {others[0]}. Name a new folder for "
+            f"the archive. If it was an archive, its folder {FOLDER} is gone: restore that from a backup"
+        )
+    if archive is None:
+        archive = Archive(number=1)
+        files.create(_path(_STATES, "1"), encode_state(archive))
     return read(files) or archive
 
 

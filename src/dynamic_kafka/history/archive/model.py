@@ -37,6 +37,8 @@ __all__ = [
     "decode_state",
     "encode_batch",
     "encode_state",
+    "is_data",
+    "is_own",
     "joined",
     "missing",
 ]
@@ -179,6 +181,16 @@ class Archive:
             del self.files[path]
         self.replaced |= dict.fromkeys(gone, now_ms)
         self.files |= new
+
+
+def is_own(path: str) -> bool:
+    """Return whether a file has a name that an archive gives, also while it is hidden: of a batch or a compaction."""
+    return _OWN.fullmatch(path) is not None
+
+
+def is_data(path: str) -> bool:
+    """Return whether a file in an archive's folder may have records: the archive's own, and all that readers would see."""
+    return is_own(path) or not any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
 def joined(spans: Sequence[Span], more: Iterable[Span], key: PartitionKey) -> list[Span]:
@@ -341,6 +353,7 @@ def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
+_OWN = re.compile(r"day=[^/]*/\.?(batch-[0-9]{12,}|all)-[0-9a-f]{32}\.parquet")
 
 
 def _value(text: str, place: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.files import open_files
-from dynamic_kafka.history.archive.compaction import Offsets, is_data, merged, offsets_of, outside, read
-from dynamic_kafka.history.archive.model import PartitionKey, Span
+from dynamic_kafka.history.archive.compaction import Offsets, merged, offsets_of, outside, read
+from dynamic_kafka.history.archive.model import PartitionKey, Span, is_data
 
 __all__ = ["PartitionReport", "Verified", "verify"]
 
@@ -51,7 +51,7 @@ class Verified(NamedTuple):
         partitions: What the archive has, in order.
         problems: What is certainly wrong: files that were changed, and records that are missing, twice or none that were
             read.
-        unknown_files: Files that the log does not name: of a batch that is running or was stopped.
+        unknown_files: Files that the log does not name: of a batch that is running or was stopped, or of something else.
         files: The number of files with records.
     """
 
