@@ -23,7 +23,7 @@ from dynamic_kafka.history.archive.as_delta import Published, is_published, publ
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
-from dynamic_kafka.history.archive.plan import batch_of, check_reset, encode_plan, plan_batch
+from dynamic_kafka.history.archive.plan import batch_of, check_follows, check_reset, encode_plan, plan_batch
 from dynamic_kafka.history.archive.verification import PartitionReport, Verified
 from dynamic_kafka.history.model import Place
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -172,7 +172,11 @@ class _Writing:
                 "out"
             )
         where = open_files(self._path, ArchiveError)
-        archive, self._archive = log.refreshed(where, self._archive) or log.begin(where), None
+        archive, self._archive = log.refreshed(where, self._archive), None
+        first = (archive or Archive()).last.get(query, -1) + 1
+        if first < number:
+            check_follows(archive, self._path, _earlier(self._checkpoint, first, number), first=first, batch=number)
+        archive = archive or log.begin(where)
         ranges = _ranges(document)
         for place, (key, start, _) in ranges.items():
             name, topic, partition = place
@@ -185,10 +189,9 @@ class _Writing:
         plan = plan_batch(archive, ranges, names, location=self._path, query=query, batch=number)
         if plan.parts:
             batch.write.format(NAME).option(ARCHIVE_PLAN, encode_plan(plan)).mode("append").save()
-        elif plan.idle:
+        else:  # each batch leaves a record: by it, the next one knows that the log is the newest one
             log.create_record(where, query, plan.record, batch_of(plan, ()))
-        if plan.parts or plan.idle:
-            archive.add(query, log.read_record(where, query, plan.record))
+        archive.add(query, log.read_record(where, query, plan.record))
         self._archive = archive
 
 
@@ -207,6 +210,19 @@ def _batch_of(checkpoint: str, number: int) -> tuple[str, Document, Document]:
             "as a whole address, such as hdfs://host/path, if Spark's default file system is not the local one"
         ) from error
     return found.query_id, document, before
+
+
+def _earlier(checkpoint: str, first: int, end: int) -> list[dict[Place, tuple[PartitionKey, int, int]]]:
+    """Return what batches from `first` to before `end` have read, of those that the checkpoint still has."""
+    found = read_checkpoint(checkpoint)
+    result = []
+    for number in range(max(first, min(found.offsets)), end):
+        try:
+            batch = found.batch(number)
+            result.append(_ranges(batch.document(batch.source(None))))
+        except (CheckpointError, ConfigurationError, ArchiveError):
+            continue
+    return result
 
 
 def _ranges(document: Document) -> dict[Place, tuple[PartitionKey, int, int]]:

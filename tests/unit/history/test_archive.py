@@ -406,6 +406,10 @@ class Query:
             (checkpoint / name).mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": checkpoint.name}))
 
+    def restart(self) -> None:
+        """Go on in a new process."""
+        self._writing = archive._Writing(self._writing._path, str(self.checkpoint))
+
     def plan(self, number: int, start: int, end: int, *, reset: bool = False) -> None:
         """Write the offsets of a batch to the checkpoint."""
         tp = KafkaTopicPartition("orders", 0)
@@ -435,17 +439,102 @@ def test_a_query_sees_what_another_one_has_written_meanwhile(folder: Folder, tmp
 
 
 def test_new_records_at_old_offsets_end_the_query(folder: Folder, tmp_path: Path) -> None:
-    """The log was truncated, and data loss is tolerated. Into another folder, the batch may be repeated."""
+    """The log was truncated, and data loss is tolerated. Another query archives the new log into another folder."""
     query = Query(folder, tmp_path / "query")
     query.run(0, 0, 10)
     with pytest.raises(ArchiveError, match="went back from offset 10 to 5: its log was truncated"):
         query.run(1, 5, 7, reset=True)
     assert folder.records() == expected((0, range(10)))
     other = Folder(tmp_path / "other")
-    moved = archive._Writing(other.path, str(query.checkpoint))
     for _ in range(2):
-        moved.write(Rows([rows(0, range(5, 7))]), 1)  # type: ignore[arg-type]
-    assert other.records() == expected((0, range(5, 7)))
+        Query(other, tmp_path / "new").run(0, 0, 7)
+        shutil.rmtree(tmp_path / "new")
+    assert other.records() == expected((0, range(7)))
+
+
+@pytest.mark.parametrize("what", ["an older log", "an older state", "a log from its beginning", "no disk"])
+def test_a_query_stops_if_the_archive_lacks_what_it_has_read(folder: Folder, tmp_path: Path, what: str) -> None:
+    """It names the offsets. No compaction deletes their files, and with the newest log the query goes on."""
+    query, path, newest = Query(folder, tmp_path / "query"), Path(folder.path), tmp_path / "newest"
+    query.run(0, 3, 5)
+    query.run(1, 5, 10)
+    if what == "an older state":
+        folder.compact()
+    older = shutil.copytree(path / "_dynamic_kafka", tmp_path / "older")
+    query.run(2, 10, 20)
+    query.run(3, 20, 20)
+    query.run(4, 20, 30)
+    if what == "no disk":
+        path.rename(newest)
+    else:
+        shutil.copytree(path / "_dynamic_kafka", newest)
+        shutil.rmtree(path / "_dynamic_kafka")
+        if what == "a log from its beginning":
+            log.begin(open_files(str(tmp_path / "empty")))
+            older = tmp_path / "empty" / "_dynamic_kafka"
+        shutil.copytree(older, path / "_dynamic_kafka")
+    first = 10 if "older" in what else 3
+    for _ in range(2):
+        query.restart()
+        with pytest.raises(
+            ArchiveError, match=f"lack offsets {first} to 29 of cluster 'eu', topic 'orders', partition 0"
+        ):
+            query.run(5, 30, 40)
+    if what == "no disk":
+        assert not path.exists()
+        newest.rename(path)
+    else:
+        before = folder.files()
+        for file in before:
+            os.utime(path / file, (1, 1))
+        kept = set(archive.verify(folder.path).kept_files)
+        assert len(kept) == (2 if first == 10 else 4)
+        assert set(folder.compact(before=FIRST_DAY, keep=dt.timedelta(0)).kept) == kept
+        assert kept <= folder.files()
+        shutil.rmtree(path / "_dynamic_kafka")
+        shutil.copytree(newest, path / "_dynamic_kafka")
+    query.run(5, 30, 40)
+    assert folder.records() == expected((0, range(3, 40)))
+    assert archive.verify(folder.path).is_sound
+
+
+def test_a_new_checkpoint_adds_what_the_archive_lacks(folder: Folder, tmp_path: Path) -> None:
+    """As the error says. Then the old files have nothing more, as far as Kafka has their records still."""
+    query = Query(folder, tmp_path / "query")
+    query.run(0, 0, 10)
+    shutil.copytree(Path(folder.path, "_dynamic_kafka"), tmp_path / "older")
+    query.run(1, 10, 20)
+    query.run(2, 20, 30)
+    lost = set(folder.state().files)
+    shutil.rmtree(Path(folder.path, "_dynamic_kafka"))
+    shutil.copytree(tmp_path / "older", Path(folder.path, "_dynamic_kafka"))
+    lost -= folder.state().files.keys()
+    Query(folder, tmp_path / "new").run(0, 15, 40)
+    for file in lost:
+        os.utime(Path(folder.path, file), (1, 1))
+    (kept,) = folder.compact(before=FIRST_DAY).kept
+    assert lost & folder.files() == {kept}
+    assert pq.read_table(Path(folder.path, kept), partitioning=None)["offset"].to_pylist() == list(range(10, 20))
+    assert folder.records() == expected((0, [*range(10), *range(15, 40)]))
+
+
+def test_a_query_goes_on_if_all_it_has_read_is_there(folder: Folder, tmp_path: Path) -> None:
+    """Its records may be missing, as long as the checkpoint shows that others have added the same offsets."""
+    query, other = Query(folder, tmp_path / "query"), Query(folder, tmp_path / "other")
+    other.run(0, 0, 20)
+    query.run(0, 5, 10)
+    query.run(1, 10, 20)
+    for number in (1, 2):
+        Path(folder.path, "_dynamic_kafka", "batches", f"query-{number}.json").unlink()
+    query.restart()
+    query.run(2, 20, 30)
+    query.restart()
+    query.run(3, 30, 40)
+    Path(folder.path, "_dynamic_kafka", "batches", "query-2.json").unlink()
+    (query.checkpoint / "offsets" / "3").unlink()
+    query.restart()
+    with pytest.raises(ArchiveError, match="lack what 1 batches have read whose offsets the checkpoint does not have"):
+        query.run(4, 40, 41)
 
 
 def test_records_that_kafka_has_deleted_do_not_end_the_query(folder: Folder, tmp_path: Path) -> None:
@@ -607,7 +696,9 @@ def test_old_files_that_no_log_names_are_deleted(folder: Folder, output: Callabl
     for name in (old, hidden, *foreign):
         os.utime(Path(folder.path, name), (1, 1))
     folder.write({0: (60, 62)}, [rows(0, [60, 61])])
-    assert set(archive.verify(folder.path).unknown_files) == {old, hidden, young, *foreign}
+    found = archive.verify(folder.path)
+    assert set(found.unknown_files) == {old, hidden, young, *foreign}
+    assert set(found.kept_files) == {young, *foreign}
     code, text = output("compact", folder.path, "--keep", "0")
     assert (code, text.splitlines()[-2]) == (0, "3 days would be compacted, and 15 old files deleted.")
     assert folder.compact(keep=dt.timedelta(0)).deleted == 13 + 2

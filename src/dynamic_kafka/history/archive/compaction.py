@@ -4,7 +4,8 @@ The steps, of which each may be the last one before a crash:
 
 1. Write the new file. Readers do not see it, because no log names it.
 2. Write the state that has the new file instead of the old ones. It counts from now on.
-3. Delete files that were replaced long ago, files that no log names and that are old, and old parts of the log.
+3. Delete files that were replaced long ago, old files that no log names and whose records are all in others, and old parts
+   of the log.
 
 So a reader sees the old files or the new one, and a compaction that was stopped is just run again. Before step 2, the new
 file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has. Old
@@ -31,7 +32,7 @@ from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import COORDINATES, FileWriter, check_unchanged
 from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span, is_own
 
-__all__ = ["Compacted", "Offsets", "compact", "merged", "offsets_of", "outside", "read"]
+__all__ = ["Compacted", "Offsets", "compact", "kept_files", "merged", "offsets_of", "outside", "read"]
 
 Offsets: TypeAlias = "dict[PartitionKey, np.ndarray[Any, Any]]"
 
@@ -47,10 +48,13 @@ class Compacted(NamedTuple):
     Args:
         days: The compacted days with the number of files they had.
         deleted: The number of files that were deleted.
+        kept: Old files that the log does not name, and that stay: they have records that the archive does not have, or
+            cannot be read.
     """
 
     days: dict[str, int]
     deleted: int
+    kept: tuple[str, ...] = ()
 
 
 def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = True) -> Compacted:
@@ -93,19 +97,21 @@ def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = Tru
         and path not in archive.replaced
         and changed_ms < now_ms - max(keep_ms, _DAY_MS)  # a task may be writing a younger one
     ]
+    kept = kept_files(files, archive, unknown)
+    gone = [*old, *sorted(set(unknown) - set(kept))]
     if not execute:
-        return Compacted(done, len(old) + len(unknown))
+        return Compacted(done, len(gone), kept)
     for path in [path for path, at_ms in archive.replaced.items() if path not in found and at_ms != now_ms]:
         del archive.replaced[path]  # it was deleted earlier
     if done:
         log.write_state(files, archive)
-    for path in [*old, *unknown]:
+    for path in gone:
         files.delete(path)
     log.delete_old(files)
     if problems:
         compacted = f"{len(done)} other days were compacted" if done else "No other day was to be compacted"
         raise ArchiveError(f"{listed(problems, _MOST)}. {compacted}")
-    return Compacted(done, len(old) + len(unknown))
+    return Compacted(done, len(gone), kept)
 
 
 def _days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
@@ -117,13 +123,54 @@ def _days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
     return {day: paths for day, paths in sorted(days.items()) if len(paths) > 1}
 
 
+def kept_files(files: Files, archive: Archive, unknown: Iterable[str]) -> tuple[str, ...]:
+    """Return which files that the log does not name may not be deleted.
+
+    The log may be an older copy, and a file the only one with its records. So a file goes only if the log's files have all of
+    its records, or if it is hidden, because it never was complete.
+    """
+    kept: list[str] = []
+    days: dict[str, list[str]] = {}
+    for path in sorted(unknown):
+        folder, _, name = path.rpartition("/")
+        if not is_own(path):
+            kept.append(path)
+        elif not name.startswith("."):
+            days.setdefault(f"{folder}/", []).append(path)
+    for day, paths in days.items():
+        try:
+            there = merged(offsets_of(files, archive, path) for path in archive.files if path.startswith(day))
+        except ArchiveError:  # a file of this day was changed or lost
+            kept += paths
+            continue
+        for path in paths:
+            try:
+                found = _offsets_in(files, path)
+            except ArchiveError:
+                kept.append(path)
+                continue
+            if not all(np.isin(offsets, there.get(key, [])).all() for key, offsets in found.items()):
+                kept.append(path)
+    return tuple(sorted(kept))
+
+
 def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
-    """Return the offsets in a file, by partition.
+    """Return the offsets in a file that the log names, by partition.
 
     Raises:
         ArchiveError: If it cannot be read or was changed, or does not have as many records as the log says.
     """
     check_unchanged(files, path, archive.files[path])
+    offsets = _offsets_in(files, path)
+    if (rows := sum(map(len, offsets.values()))) != archive.files[path].rows:
+        raise ArchiveError(
+            f"{files.shown(path)} has {rows} records, but the archive's log says {archive.files[path].rows}. Restore the "
+            "file from a backup"
+        )
+    return offsets
+
+
+def _offsets_in(files: Files, path: str) -> Offsets:
     try:
         table = pq.read_table(
             files.full(path), columns=list(COORDINATES), filesystem=files.file_system, partitioning=None
@@ -132,11 +179,6 @@ def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
         raise ArchiveError(
             f"{files.shown(path)} cannot be read: {failure_reason(error)}. Restore the file from a backup"
         ) from error
-    if table.num_rows != archive.files[path].rows:
-        raise ArchiveError(
-            f"{files.shown(path)} has {table.num_rows} records, but the archive's log says {archive.files[path].rows}. "
-            "Restore the file from a backup"
-        )
     places = table.group_by(list(COORDINATES[:4]), use_threads=False).aggregate([("offset", "list")])
     return {
         PartitionKey(*(places[name][row].as_py() for name in COORDINATES[:4])): places["offset_list"][
