@@ -172,7 +172,8 @@ class _Writing:
                 "out"
             )
         where = open_files(self._path, ArchiveError)
-        archive, self._archive = log.refreshed(where, self._archive), None
+        known, self._archive = self._archive, None
+        archive = log.refreshed(where, known)
         first = (archive or Archive()).last.get(query, -1) + 1
         if first < number:
             check_follows(archive, self._path, _earlier(self._checkpoint, first, number), first=first, batch=number)

@@ -498,6 +498,42 @@ def test_a_query_stops_if_the_archive_lacks_what_it_has_read(folder: Folder, tmp
     assert archive.verify(folder.path).is_sound
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("what", ["folder moved", "log moved", "last record gone", "older log"])
+def test_a_query_writes_nothing_where_its_archive_is_not_any_more(
+    folder: Folder, tmp_path: Path, what: str, *, compacted: bool
+) -> None:
+    """While it runs, too. When the log is back, the query goes on, with each record once."""
+    query, path, newest = Query(folder, tmp_path / "query"), Path(folder.path), tmp_path / "newest"
+    query.run(0, 0, 10)
+    shutil.copytree(path / "_dynamic_kafka", tmp_path / "older")
+    query.run(1, 10, 20)
+    if compacted:
+        folder.compact()
+    query.run(2, 20, 30)
+    if what == "folder moved":
+        path.rename(newest)
+    else:
+        (path / "_dynamic_kafka").rename(newest)
+        if what == "last record gone":
+            shutil.copytree(newest, path / "_dynamic_kafka")
+            (path / "_dynamic_kafka" / "batches" / "query-3.json").unlink()
+        if what == "older log":
+            shutil.copytree(tmp_path / "older", path / "_dynamic_kafka")
+    before = list(path.rglob("*"))
+    for words in ("does not have any more what this query has read there", "offsets .* to 29 of cluster 'eu'"):
+        with pytest.raises(ArchiveError, match=words):
+            query.run(3, 30, 40)
+        assert list(path.rglob("*")) == before
+    if what == "folder moved":
+        newest.rename(path)
+    else:
+        shutil.rmtree(path / "_dynamic_kafka", ignore_errors=True)
+        newest.rename(path / "_dynamic_kafka")
+    query.run(3, 30, 40)
+    assert folder.records() == expected((0, range(40)))
+
+
 def test_a_new_checkpoint_adds_what_the_archive_lacks(folder: Folder, tmp_path: Path) -> None:
     """As the error says. Then the old files have nothing more, as far as Kafka has their records still."""
     query = Query(folder, tmp_path / "query")

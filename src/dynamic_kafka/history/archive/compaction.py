@@ -126,7 +126,7 @@ def _days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
 def kept_files(files: Files, archive: Archive, unknown: Iterable[str]) -> tuple[str, ...]:
     """Return which files that the log does not name may not be deleted.
 
-    The log may be an older copy, and a file the only one with its records. So a file goes only if the log's files have all of
+    The log may be an older copy, and a file the only one with its records. So a file goes only if the log's files have all
     its records, or if it is hidden, because it never was complete.
     """
     kept: list[str] = []

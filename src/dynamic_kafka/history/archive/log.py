@@ -95,12 +95,31 @@ def refreshed(files: Files, archive: Archive | None) -> Archive | None:
     Args:
         files: The archive's folder.
         archive: The known state.
+
+    Raises:
+        ArchiveError: If the log cannot be read, or lacks what is known of it.
     """
-    if archive is not None:
-        records = all(number <= archive.batches.get(query, 0) for query, number in _records(files))
-        if records and max(_states(files), default=0) <= archive.number:
-            return archive
-    return read(files)
+    if archive is None:
+        return read(files)
+    files_of_log, counts = set(_records(files)), archive.batches
+    expected = {
+        (query, n) for query, count in counts.items() for n in range(archive.written.get(query, 0) + 1, count + 1)
+    }
+    nobody_wrote = all(number <= counts.get(query, 0) for query, number in files_of_log)
+    if nobody_wrote and expected <= files_of_log and max(_states(files), default=0) == archive.number:
+        return archive
+    try:
+        found = read(files) or Archive()
+    except ArchiveError as error:
+        problem = f". {error}"
+    else:
+        if found.number >= archive.number and all(found.batches.get(query, 0) >= n for query, n in counts.items()):
+            return found
+        problem = ""
+    raise ArchiveError(
+        f"The log of the archive {files.location} does not have any more what this query has read there. Was the folder "
+        f"moved, its disk lost, or an older copy put back? Put the newest {FOLDER} back, and start the query again{problem}"
+    )
 
 
 def begin(files: Files) -> Archive:

@@ -119,6 +119,7 @@ class Archive:
         batches: The number of records of batches that are in this state, by the query that wrote them.
         replaced: The files that compactions have replaced, and when (milliseconds since 1970).
         last: The number of Spark's last batch that is in this state, by query.
+        written: What `batches` was in the last state that was written as a whole. The records after these are files.
     """
 
     number: int = 0
@@ -128,6 +129,7 @@ class Archive:
     batches: dict[str, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict, compare=False)
 
     def positions(self) -> dict[PartitionKey, int]:
         """Return the offset after the last one that was read, for each partition."""
@@ -307,6 +309,7 @@ def decode_state(text: str, number: int, place: str) -> Archive:
             {query: int(count) for query, count in value["batches"].items()},
             {path: int(at_ms) for path, at_ms in value["replaced"].items()},
             {query: int(last) for query, last in value["last"].items()},
+            {query: int(count) for query, count in value["batches"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None
