@@ -15,6 +15,7 @@ from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 
 __all__ = ["Files", "open_files"]
 
+_OBJECT_STORES = frozenset(("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "oss", "oci", "tos"))
 _MAX_BYTES = 128 * 2**20  # a million partitions are 30 MB
 
 
@@ -81,7 +82,7 @@ class Files:
         if not self._is_local:
             if self._exists(path):
                 return False
-            self._write(path, text)
+            self._write(path, text, replaces=False)
             return True
         temporary = self._temporary(path, text)
         with self._failing(path, "written"):
@@ -97,7 +98,7 @@ class Files:
     def replace(self, path: str, text: str) -> None:
         """Write a file in the place of the one that is there."""
         if not self._is_local:
-            self._write(path, text)
+            self._write(path, text, replaces=True)
             return
         temporary = self._temporary(path, text)
         with self._failing(path, "written"):
@@ -138,7 +139,7 @@ class Files:
                 with Path(self.full(hidden)).open("rb") as file:
                     os.fsync(file.fileno())
             if hidden != path:
-                self._fs.move(self.full(hidden), self.full(path))
+                self._move(hidden, path)
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
@@ -155,16 +156,27 @@ class Files:
     def _changed_ns(self, info: Any) -> int:
         if info.mtime_ns is not None:
             return int(info.mtime_ns)
-        by_fsspec = getattr(getattr(self._fs, "handler", None), "fs", None)  # S3's does not tell pyarrow
-        try:
-            return int(by_fsspec.modified(info.path).timestamp() * 1e9) if by_fsspec is not None else time.time_ns()
+        try:  # S3's of fsspec does not tell pyarrow
+            return time.time_ns() if self._fsspec is None else int(self._fsspec.modified(info.path).timestamp() * 1e9)
         except (OSError, ValueError, NotImplementedError):
             return time.time_ns()
 
     @property
     def _renames(self) -> bool:
-        """Return whether files can be renamed at once. Object stores cannot, but show a file only when it is complete."""
-        return str(self._fs.type_name) in ("local", "hdfs")
+        """Return whether a new file is hidden and then renamed. Object stores show a file only when it is complete."""
+        names = self._fs.type_name if self._fsspec is None else self._fsspec.protocol
+        return _OBJECT_STORES.isdisjoint((names,) if isinstance(names, str) else names)
+
+    @property
+    def _fsspec(self) -> Any:
+        """Return the file system of fsspec; None if it is one of pyarrow."""
+        return getattr(getattr(self._fs, "handler", None), "fs", None)
+
+    def _move(self, path: str, to: str) -> None:
+        if self._fsspec is None:
+            self._fs.move(self.full(path), self.full(to))
+        else:  # pyarrow gives fsspec one more argument, which that of sftp does not take
+            self._fsspec.mv(self.full(path), self.full(to))
 
     @property
     def _is_local(self) -> bool:
@@ -180,11 +192,23 @@ class Files:
         with self._failing(path, "looked at"):
             return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
 
-    def _write(self, path: str, text: str) -> None:
+    def _write(self, path: str, text: str, *, replaces: bool) -> None:
+        """Write a file so that nobody sees a part of it."""
+        hidden = f"{self.hidden(path)}.{uuid.uuid4().hex}.tmp" if self._renames else path
         with self._failing(path, "written"):
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
-            with self._fs.open_output_stream(self.full(path)) as stream:
-                stream.write(text.encode())
+            try:
+                with self._fs.open_output_stream(self.full(hidden)) as stream:
+                    stream.write(text.encode())
+            except failures():
+                if hidden != path:
+                    with suppress(*failures()):
+                        self._fs.delete_file(self.full(hidden))
+                raise
+            if hidden != path:
+                if replaces:
+                    self.delete(path)  # not each file system renames a file to one that is there
+                self._move(hidden, path)
 
     def _temporary(self, path: str, text: str) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""

@@ -260,7 +260,9 @@ def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Fold
     records = Path(folder.path, "_dynamic_kafka", "batches")
     text = (records / "query-2.json").read_text()
     (records / "query-2.json").write_text(text[:-9])
-    with pytest.raises(ArchiveError, match=r"batches/query-2\.json is damaged"):
+    with pytest.raises(
+        ArchiveError, match=r"batches/query-2\.json is damaged .* or delete it if its query was stopped"
+    ):
         folder.state()
     (records / "query-2.json").unlink()
     with pytest.raises(ArchiveError, match=r"batches/query-2\.json is missing"):
@@ -268,6 +270,38 @@ def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Fold
     (records / "query-2.json").write_text(text.replace('"version":1', '"version":2'))
     with pytest.raises(ArchiveError, match="has version 2"):
         folder.state()
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a file system that shows a file before it is complete, and renames with two arguments, as that of sftp."""
+    local = pytest.importorskip("fsspec.implementations.local")
+    path = tmp_path / "archive"
+    folder = Folder(f"local://{path}")
+    folder.write({0: (0, 2)}, [rows(0, [0, 1])])
+    files, record = open_files(folder.path, ArchiveError), "_dynamic_kafka/batches/query-1.json"
+    before = files.read(record)
+    monkeypatch.setattr(local.LocalFileSystem, "mv", lambda _, old, new: shutil.move(old, new))
+    write = local.LocalFileOpener.write
+    with monkeypatch.context() as patch:
+
+        def full(self: Any, data: bytes) -> int:
+            write(self, bytes(data)[:20])
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(local.LocalFileOpener, "write", full)
+        with pytest.raises(ArchiveError, match=r"batches/query-2\.json cannot be written: No space left on device"):
+            files.create(record.replace("1.json", "2.json"), before)
+        with pytest.raises(ArchiveError, match=r"batches/query-1\.json cannot be written: No space left on device"):
+            files.replace(record, before.replace("0", "1"))
+    assert files.read(record) == before
+    assert [file.name for file in (path / "_dynamic_kafka" / "batches").iterdir()] == ["query-1.json"]
+    files.replace(record, before)
+    folder.write({0: (2, 4)}, [rows(0, [2, 3])])
+    assert folder.records() == expected((0, range(4)))
+    assert all(file.is_dir() or file.name.startswith(("batch-", "query-")) for file in path.rglob("*"))
+    out = FileWriter(files, "2013-01-01", 1, SCHEMA)
+    assert out.path not in files.walk()
+    out.abort()
 
 
 def test_the_first_record_of_a_number_wins(folder: Folder) -> None:

@@ -271,11 +271,11 @@ def decode_batch(text: str, place: str) -> Batch:
     Raises:
         ArchiveError: If the text is damaged or has a newer version.
     """
-    value = _value(text, place)
+    value = _value(text, place, _OR_DELETE)
     try:
         return Batch(_files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]), int(value["batch"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(place, error) from None
+        raise _damaged(place, error, _OR_DELETE) from None
 
 
 def encode_state(archive: Archive) -> str:
@@ -359,12 +359,15 @@ _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
 _OWN = re.compile(r"day=[^/]*/\.?(batch-[0-9]{12,}|all)-[0-9a-f]{32}\.parquet")
 
 
-def _value(text: str, place: str) -> dict[str, Any]:
+_OR_DELETE = ", or delete it if its query was stopped while it wrote the file: the query writes it again"
+
+
+def _value(text: str, place: str, remedy: str = "") -> dict[str, Any]:
     try:
         value = json.loads(text)
         version = value["version"]
     except (ValueError, TypeError, KeyError) as error:
-        raise _damaged(place, error) from None
+        raise _damaged(place, error, remedy) from None
     if version != _VERSION:
         raise ArchiveError(
             f"{place} has version {version}, but this package reads only version {_VERSION}: upgrade pyspark-dynamic-kafka"
@@ -372,5 +375,5 @@ def _value(text: str, place: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _damaged(place: str, error: Exception) -> ArchiveError:
-    return ArchiveError(f"{place} is damaged ({type(error).__name__}: {error}); restore it from a backup")
+def _damaged(place: str, error: Exception, remedy: str = "") -> ArchiveError:
+    return ArchiveError(f"{place} is damaged ({type(error).__name__}: {error}); restore it from a backup{remedy}")
