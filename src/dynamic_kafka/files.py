@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 import uuid
@@ -16,6 +17,7 @@ from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 __all__ = ["Files", "open_files"]
 
 _OBJECT_STORES = frozenset(("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "oss", "oci", "tos"))
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 128 * 2**20  # a million partitions are 30 MB
 
 
@@ -51,7 +53,7 @@ class Files:
         """
         from pyarrow.fs import FileSelector, FileType
 
-        with self._failing(folder, "listed"):
+        with self.failing(folder, "listed"):
             found = self._fs.get_file_info(FileSelector(self.full(folder), allow_not_found=True))
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
@@ -65,7 +67,7 @@ class Files:
         Raises:
             DynamicKafkaError: If it cannot be read, with the file and the reason.
         """
-        with self._failing(path, "read"), self._fs.open_input_stream(self.full(path)) as stream:
+        with self.failing(path, "read"), self._fs.open_input_stream(self.full(path)) as stream:
             data = bytes(stream.read(_MAX_BYTES + 1))
         if len(data) > _MAX_BYTES:
             raise self._error(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
@@ -85,7 +87,7 @@ class Files:
             self._write(path, text, replaces=False)
             return True
         temporary = self._temporary(path, text)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 os.link(temporary, self.full(path))
             except FileExistsError:
@@ -101,7 +103,7 @@ class Files:
             self._write(path, text, replaces=True)
             return
         temporary = self._temporary(path, text)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 self._drop_checksum(path)
                 temporary.replace(self.full(path))
@@ -111,14 +113,14 @@ class Files:
 
     def delete(self, path: str) -> None:
         """Delete a file; one that does not exist is no error."""
-        with self._failing(path, "deleted"), suppress(FileNotFoundError):
+        with self.failing(path, "deleted"), suppress(FileNotFoundError):
             self._fs.delete_file(self.full(path))
 
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return the paths of all files, also in folders within, with size and time of the last change in milliseconds."""
         from pyarrow.fs import FileSelector, FileType
 
-        with self._failing("", "listed"):
+        with self.failing("", "listed"):
             found = self._fs.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True))
         return {
             info.path.removeprefix(self._root).lstrip("/"): (info.size or 0, self._changed_ns(info) // 1_000_000)
@@ -134,7 +136,7 @@ class Files:
     def reveal(self, path: str) -> None:
         """Give a complete file, which was written to `hidden(path)`, its name; on a local disk it is then safe there."""
         hidden = self.hidden(path)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             if self._is_local:
                 with Path(self.full(hidden)).open("rb") as file:
                     os.fsync(file.fileno())
@@ -146,12 +148,20 @@ class Files:
         return f"{self.location}/{path}".rstrip("/")
 
     @contextmanager
-    def _failing(self, path: str, what: str) -> Iterator[None]:
-        """Let an error of the file system say which file cannot be read, written or the like, and why."""
+    def failing(self, path: str, what: str, kinds: tuple[type[Exception], ...] | None = None) -> Iterator[None]:
+        """Let an error of the file system say which file cannot be read, written or the like, and why.
+
+        Args:
+            path: The file.
+            what: What cannot be done.
+            kinds: The errors; by default all that file systems raise.
+        """
+        kinds = kinds or failures()
         try:
             yield
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be {what}: {failure_reason(error)}") from error
+        except kinds as error:
+            room = ". Make room there, and start again" if getattr(error, "errno", None) in _FULL else ""
+            raise self._error(f"{self.shown(path)} cannot be {what}: {failure_reason(error)}{room}") from error
 
     def _changed_ns(self, info: Any) -> int:
         if info.mtime_ns is not None:
@@ -189,13 +199,13 @@ class Files:
     def _exists(self, path: str) -> bool:
         from pyarrow.fs import FileType
 
-        with self._failing(path, "looked at"):
+        with self.failing(path, "looked at"):
             return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
 
     def _write(self, path: str, text: str, *, replaces: bool) -> None:
         """Write a file so that nobody sees a part of it."""
         hidden = f"{self.hidden(path)}.{uuid.uuid4().hex}.tmp" if self._renames else path
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
             try:
                 with self._fs.open_output_stream(self.full(hidden)) as stream:
@@ -214,7 +224,7 @@ class Files:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
         place = Path(self.full(path))
         temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with temporary.open("w", encoding="utf-8", newline="") as file:

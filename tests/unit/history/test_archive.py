@@ -27,7 +27,7 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ArchiveError, HistoryError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.data import FileWriter, write_parts
+from dynamic_kafka.history.archive.data import FileWriter, _Hashing, write_parts
 from dynamic_kafka.history.archive.model import (
     Archive,
     Batch,
@@ -718,6 +718,44 @@ def test_a_day_that_cannot_be_compacted_leaves_the_others_alone(
         folder.compact()
     assert folder.records() == before
     assert archive.verify(folder.path).is_sound
+
+
+@pytest.mark.parametrize("room", [0, 10, 500])
+def test_a_full_disk_is_said_of_the_file_that_does_not_fit(
+    folder: Folder, output: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """In the query and in a compaction, and not of the output. The words are JSON with `--output json`."""
+    before = small_files(folder)
+    write = _Hashing.write
+
+    def full(self: _Hashing, data: Any) -> int:
+        if self.size_bytes + len(data) > room:
+            raise OSError(28, "No space left on device")
+        return write(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Hashing, "write", full)
+        code, text = output("compact", folder.path, "--before", "2013-01-02", "--execute", "--output", "json")
+        with pytest.raises(ArchiveError, match=r"day=2013-01-01/batch-.*cannot be written: No space .*\. Make room"):
+            folder.write({0: (60, 61)}, [rows(0, [60])])
+    assert code == 1
+    assert re.search(r"day=2013-01-01/all-.* cannot be written: No space .*\. Make room", json.loads(text)["error"])
+    assert (folder.records(), folder.files()) == (before, set(folder.state().files))
+
+
+def test_a_file_that_cannot_be_read_is_said_of_its_day(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the disk is no bug, and other days are compacted."""
+    small_files(folder)
+
+    def fail(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(pq, "read_metadata", fail)
+    with pytest.raises(
+        ArchiveError, match=r"A file of day 2013-01-01 cannot be read: Input/output error\. 2 other days"
+    ):
+        folder.compact()
 
 
 def test_batches_go_on_while_a_compaction_runs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

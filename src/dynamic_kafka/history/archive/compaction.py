@@ -83,8 +83,9 @@ def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = Tru
             continue
         try:
             path, file = _rewritten(files, archive, day, paths)
-        except ArchiveError as error:
-            problems.append(str(error))
+        except (ArchiveError, OSError) as error:
+            is_worded = isinstance(error, ArchiveError)
+            problems.append(str(error) if is_worded else f"A file of day {day} cannot be read: {failure_reason(error)}")
             del done[day]
             continue
         archive.replace(paths, {path: file}, now_ms)

@@ -14,7 +14,7 @@ import hashlib
 import io
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -222,28 +222,43 @@ class FileWriter:
         self.path = new_path(day, number)
         self._files, self._day, self._rows = files, day, 0
         place = files.full(files.hidden(self.path))
-        files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
-        self._stream = _Hashing(files.file_system.open_output_stream(place))
-        # Readers of Parquet compare the checksums of pages, which finds damage without reading the whole file.
-        self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd", write_page_checksum=True)
+        try:
+            with self._failing():
+                files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
+                self._stream = _Hashing(files.file_system.open_output_stream(place))
+                # Readers of Parquet compare the checksums of pages, which finds damage without reading the whole file.
+                self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd", write_page_checksum=True)
+        except ArchiveError:
+            self.abort()
+            raise
 
     def add(self, table: pa.Table) -> None:
         """Write rows."""
-        self._parquet.write_table(table)
+        with self._failing():
+            self._parquet.write_table(table)
         self._rows += table.num_rows
 
     def finish(self) -> DataFile:
         """Complete the file, give it its name, and return what the log says of it."""
-        self._parquet.close()
-        self._stream.close()
+        with self._failing():
+            self._parquet.close()
+            self._stream.close()
         self._files.reveal(self.path)
         return DataFile(self._day, self._rows, self._stream.size_bytes, self._stream.hash.hexdigest())
 
+    def _failing(self) -> AbstractContextManager[None]:
+        return self._files.failing(
+            self.path, "written", (OSError,)
+        )  # rows that Arrow refuses are no fault of the place
+
     def abort(self) -> None:
         """Delete the file. An error led here and is the one to show; what stays is deleted by a compaction."""
-        for close in (self._parquet.close, self._stream.close):
-            with suppress(Exception):
-                close()
+        with suppress(Exception):
+            self._parquet.close()
+        with suppress(Exception):
+            self._stream.close()
+        with suppress(AttributeError):  # without it, it is closed again when it is collected, and the error is shown
+            self._parquet.is_open = False
         for left in (self._files.hidden(self.path), self.path):
             with suppress(Exception):
                 self._files.delete(left)
