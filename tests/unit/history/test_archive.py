@@ -253,6 +253,31 @@ def test_large_batches_are_written_in_groups(folder: Folder, monkeypatch: pytest
     assert min(groups) > 1
 
 
+def test_many_days_need_few_open_files(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have only so many. What a task has finished is deleted, too, if it fails."""
+    monkeypatch.setattr("dynamic_kafka.history.archive.data._OPEN_FILES", 3)
+    begin, others = FileWriter.__init__, []
+
+    def counted(self: FileWriter, *args: Any) -> None:
+        others.append(len(list(Path(folder.path).rglob(".batch-*"))))
+        begin(self, *args)
+
+    monkeypatch.setattr(FileWriter, "__init__", counted)
+    days = [*range(8), 0, 1]
+    folder.write({0: (0, 10)}, [rows(0, [i], day=day) for i, day in enumerate(days)])
+    monkeypatch.setattr("dynamic_kafka.history.archive.data._BUFFERED_BYTES", 1)
+    folder.write({0: (10, 20)}, [rows(0, [10 + i], day=day) for i, day in enumerate(days)])
+    assert folder.records() == expected((0, range(20)))
+    assert [sum(name.startswith(f"day=2013-01-0{day}") for name in folder.files()) for day in (1, 2, 3)] == [3, 3, 2]
+    assert max(others) == 2
+    before = folder.files()
+    with pytest.raises(ArchiveError, match="none that this batch reads"):
+        folder.write({0: (20, 30)}, [*(rows(0, [20 + i], day=day) for i, day in enumerate(days)), rows(1, [0])])
+    assert folder.files() == before
+    folder.compact()
+    assert archive.verify(folder.path).is_sound
+
+
 def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Folder) -> None:
     """It names the file. An archive without a part would be a silent loss."""
     for start in (0, 1, 2):
