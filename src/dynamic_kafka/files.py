@@ -128,6 +128,12 @@ class Files:
             if info.type == FileType.File
         }
 
+    def size(self, path: str) -> int | None:
+        """Return the size of a file; None if there is none."""
+        with self.failing(path, "looked at"):
+            found = self._fs.get_file_info(self.full(path)).size
+        return None if found is None else int(found)
+
     def hidden(self, path: str) -> str:
         """Return the path under which a new file is written until it is complete: the same, if it appears at its end."""
         folder, slash, name = path.rpartition("/")

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -652,11 +653,46 @@ def test_an_archive_is_one_before_its_first_record(folder: Folder, tmp_path: Pat
     assert folder.records() == expected((0, range(5)))
 
 
-@pytest.mark.parametrize("time", [2**60, -(2**60), (2_932_897 * DAY_US), -719_163 * DAY_US])
-def test_times_that_no_calendar_has_are_without_a_day(folder: Folder, time: int) -> None:
+@pytest.mark.parametrize("what", ["deleted", "cut"])
+def test_a_batch_whose_files_are_not_there_any_more_is_not_archived(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Something may clean the folder. The query ends, and repeats the batch."""
+    query, commit = Query(folder, tmp_path / "query"), ArchiveWriter.commit
+    query.run(0, 0, 5)
+
+    def late(self: ArchiveWriter, messages: Any) -> None:
+        for path in folder.files() - folder.state().files.keys():
+            Path(folder.path, path).unlink() if what == "deleted" else os.truncate(Path(folder.path, path), 9)
+        commit(self, messages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveWriter, "commit", late)
+        with pytest.raises(ArchiveError, match="now it (is not there any more|has 9). Batch 1 was not added"):
+            query.run(1, 5, 10)
+    query.run(1, 5, 10)
+    assert folder.records() == expected((0, range(10)))
+    assert archive.verify(folder.path).is_sound
+
+
+def test_a_clock_that_is_ahead_takes_no_file_from_a_batch(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction on a machine with a wrong date sees the files of a batch that runs as old ones."""
+    plan = folder.plan({0: (key(), 0, 5)})
+    log.begin(open_files(folder.path, ArchiveError))
+    written = write_parts(plan, [rows(0, range(5))])
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now + 30 * 86_400)
+        assert folder.compact().kept == tuple(written.files)
+    assert log.create_record(open_files(folder.path, ArchiveError), "query", 1, batch_of(plan, [written]))
+    assert archive.verify(folder.path).is_sound
+
+
+@pytest.mark.parametrize("micros", [2**60, -(2**60), (2_932_897 * DAY_US), -719_163 * DAY_US])
+def test_times_that_no_calendar_has_are_without_a_day(folder: Folder, micros: int) -> None:
     """Producers set any time they like: it must not stop the archive."""
     batch = rows(0, [0, 1])
-    times = pa.array([START_US, time]).cast(SCHEMA.field("timestamp").type)
+    times = pa.array([START_US, micros]).cast(SCHEMA.field("timestamp").type)
     folder.write({0: (0, 2)}, [batch.set_column(5, SCHEMA.field("timestamp"), times)])
     assert {file.day for file in folder.state().files.values()} == {"2013-01-01", ""}
     folder.write({0: (2, 3)}, [rows(0, [2], day=None)])
@@ -839,7 +875,14 @@ def test_old_files_that_no_log_names_are_deleted(folder: Folder, output: Callabl
 
 
 @pytest.mark.parametrize(
-    "name", ["part-0.parquet", "day=2013-01-01/part-0.parquet", "a/b.csv", f"day=2013-01-01/.all-{'0' * 32}.parquet"]
+    "name",
+    [
+        "part-0.parquet",
+        "day=2013-01-01/part-0.parquet",
+        "a/b.csv",
+        "_k=1/a.parquet",
+        f"day=2013-01-01/.all-{'0' * 32}.parquet",
+    ],
 )
 def test_an_archive_begins_in_a_folder_without_files(folder: Folder, tmp_path: Path, name: str) -> None:
     """Readers would not see the files that are there any more. What begins with `_` or `.` is no data."""

@@ -192,7 +192,8 @@ def is_own(path: str) -> bool:
 
 def is_data(path: str) -> bool:
     """Return whether a file in an archive's folder may have records: the archive's own, and all that readers would see."""
-    return is_own(path) or not any(part.startswith(("_", ".")) for part in path.split("/"))
+    hidden = (part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+    return is_own(path) or not any(hidden)
 
 
 def joined(spans: Sequence[Span], more: Iterable[Span], key: PartitionKey) -> list[Span]:
