@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, listed
 from dynamic_kafka.files import open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.as_delta import Published, is_published, publish
+from dynamic_kafka.history.archive.as_delta import Published, is_published, publish, published_files
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
@@ -100,14 +100,16 @@ def compact(path: str, *, before: dt.date | None = None, keep: dt.timedelta = _K
     published = is_published(path)
     if published:  # otherwise files that were replaced long ago, and are deleted now, may still be in the table
         publish(path)
-    done = run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000))
+    # A file that is not in the table yet would be new rows in a compacted one.
+    only = published_files(path) if published else None
+    done = run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000), only=only)
     if published:
         publish(path)
     return done
 
 
 def publish_delta(path: str) -> Published:
-    """Make the archive's folder a Delta table, too, or the table what the archive is now: one commit, and no copy.
+    """Make the archive's folder a Delta table, too, or the table what the archive is now. Nothing is copied.
 
     Each version of the table is a state of the archive, with each record once. Needs the extra `deltalake`.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,7 +57,9 @@ class Compacted(NamedTuple):
     kept: tuple[str, ...] = ()
 
 
-def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = True) -> Compacted:
+def compact(
+    location: str, *, before: dt.date, keep_ms: int, execute: bool = True, only: Collection[str] | None = None
+) -> Compacted:
     """Compact the days before a day that have more than one file, and delete what is not needed any more.
 
     Args:
@@ -65,6 +67,7 @@ def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = Tru
         before: The first day that is left alone.
         keep_ms: How long replaced files stay for readers that began earlier.
         execute: If false, nothing is written or deleted; the result is what would be done.
+        only: The files to compact; by default all. Others of their days wait for the next compaction.
 
     Raises:
         ArchiveError: If it is no archive, or records of a day would be lost or doubled. Such a day is left as it is, and all
@@ -76,7 +79,7 @@ def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = Tru
     now_ms = int(time.time() * 1000)
     done: dict[str, int] = {}
     problems: list[str] = []
-    for day, paths in _days_to_compact(archive, before).items():
+    for day, paths in _days_to_compact(archive, before, only).items():
         done[day] = len(paths)
         if not execute:
             archive.replaced |= dict.fromkeys(paths, now_ms)
@@ -115,11 +118,11 @@ def compact(location: str, *, before: dt.date, keep_ms: int, execute: bool = Tru
     return Compacted(done, len(gone), kept)
 
 
-def _days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
+def _days_to_compact(archive: Archive, before: dt.date, only: Collection[str] | None) -> dict[str, list[str]]:
     """Return the days before a day that have more than one file, in order, with their files."""
     days: dict[str, list[str]] = {}
     for path, file in sorted(archive.files.items()):
-        if file.day < before.isoformat():
+        if file.day < before.isoformat() and (only is None or path in only):
             days.setdefault(file.day, []).append(path)
     return {day: paths for day, paths in sorted(days.items()) if len(paths) > 1}
 
