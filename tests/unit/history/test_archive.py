@@ -290,6 +290,9 @@ def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Fold
         ArchiveError, match=r"batches/query-2\.json is damaged .* or delete it if its query was stopped"
     ):
         folder.state()
+    (records / "query-2.json").write_text("[" * 100_000)
+    with pytest.raises(ArchiveError, match=r"batches/query-2\.json is damaged \(RecursionError"):
+        folder.state()
     (records / "query-2.json").unlink()
     with pytest.raises(ArchiveError, match=r"batches/query-2\.json is missing"):
         folder.state()

@@ -2,7 +2,7 @@
 
 The log of the archive stays the truth. Publishing compares the two, and makes the table what the archive is:
 files that batches have added come in, and those that a compaction has replaced go out. So each version of the table has each
-record once. Nothing is copied. A compaction is a commit of its own that changes no data: streams that read the table skip it.
+record once. Nothing is copied. A compaction is a commit of its own that changes no data: streams of the table skip it.
 
 Only publishing writes the table. A commit of anybody else ends it with an error, because the next one would undo it.
 """

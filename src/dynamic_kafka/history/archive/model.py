@@ -367,7 +367,7 @@ def _value(text: str, place: str, remedy: str = "") -> dict[str, Any]:
     try:
         value = json.loads(text)
         version = value["version"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(place, error, remedy) from None
     if version != _VERSION:
         raise ArchiveError(
