@@ -47,7 +47,7 @@ class ArchiveWriter(DataSourceArrowWriter):
         """Add the batch to the log. Spark calls it on the driver's machine when all tasks are done.
 
         Raises:
-            ArchiveError: If a file of a task is not there any more, another driver was faster, or the log cannot be written.
+            ArchiveError: If a file of a task is missing, another driver was faster, or the log cannot be written.
         """
         from dynamic_kafka.files import open_files
         from dynamic_kafka.history.archive.log import create_record
@@ -60,7 +60,7 @@ class ArchiveWriter(DataSourceArrowWriter):
             if size != batch.files[path].size_bytes:
                 raise ArchiveError(
                     f"{files.shown(path)} was just written with {batch.files[path].size_bytes} bytes, and now "
-                    + ("it is not there any more" if size is None else f"it has {size}")
+                    + ("it is missing" if size is None else f"it has {size}")
                     + f". Batch {plan.batch} was not added to the archive. Find out what changes files there, and start the "
                     "query again: it repeats the batch"
                 )

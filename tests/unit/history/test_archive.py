@@ -657,7 +657,7 @@ def test_an_archive_is_one_before_its_first_record(folder: Folder, tmp_path: Pat
 
 
 @pytest.mark.parametrize("what", ["deleted", "cut"])
-def test_a_batch_whose_files_are_not_there_any_more_is_not_archived(
+def test_a_batch_whose_files_are_missing_is_not_archived(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Something may clean the folder. The query ends, and repeats the batch."""
@@ -671,7 +671,7 @@ def test_a_batch_whose_files_are_not_there_any_more_is_not_archived(
 
     with monkeypatch.context() as patch:
         patch.setattr(ArchiveWriter, "commit", late)
-        with pytest.raises(ArchiveError, match=r"now it (is not there any more|has 9)\. Batch 1 was not added"):
+        with pytest.raises(ArchiveError, match=r"now it (is missing|has 9)\. Batch 1 was not added"):
             query.run(1, 5, 10)
     query.run(1, 5, 10)
     assert folder.records() == expected((0, range(10)))
