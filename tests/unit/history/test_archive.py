@@ -855,6 +855,17 @@ def test_replaced_files_are_deleted_after_a_while(folder: Folder) -> None:
     assert names == {f"_dynamic_kafka/{name}.json" for name in ("states/2", "states/3", "batches/query-8")}
 
 
+@pytest.mark.parametrize("what", ["lost", "cut"])
+def test_replaced_files_stay_while_the_new_one_is_not_whole(folder: Folder, what: str) -> None:
+    """They are the only ones with its records. Those of other days are deleted."""
+    small_files(folder)
+    folder.compact()
+    path = Path(sorted(archive.files(folder.path))[0])
+    path.unlink() if what == "lost" else os.truncate(path, 99)
+    assert folder.compact(keep=dt.timedelta(0)).deleted == 8
+    assert sum(name.startswith("day=2013-01-01/batch-") for name in folder.files()) == 4
+
+
 def test_old_files_that_no_log_names_are_deleted(folder: Folder, output: Callable[..., tuple[int, str]]) -> None:
     """They are of a batch that was stopped. Young ones may be of a batch that runs, and others are not the archive's."""
     small_files(folder)

@@ -79,6 +79,7 @@ def compact(
     now_ms = int(time.time() * 1000)
     done: dict[str, int] = {}
     problems: list[str] = []
+    new: set[str] = set()
     for day, paths in _days_to_compact(archive, before, only).items():
         done[day] = len(paths)
         if not execute:
@@ -92,7 +93,17 @@ def compact(
             del done[day]
             continue
         archive.replace(paths, {path: file}, now_ms)
-    old = [path for path, at_ms in archive.replaced.items() if at_ms <= now_ms - keep_ms and path in found]
+        new.add(path)
+    incomplete = {  # of these days, the files that were replaced may be the only ones with some records
+        path.partition("/")[0]
+        for path, file in archive.files.items()
+        if path not in new and found.get(path, (-1, 0))[0] != file.size_bytes
+    }
+    old = [
+        path
+        for path, at_ms in archive.replaced.items()
+        if at_ms <= now_ms - keep_ms and path in found and path.partition("/")[0] not in incomplete
+    ]
     unknown = [
         path
         for path, (_, changed_ms) in found.items()
