@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from dynamic_kafka.errors import ArchiveError, CheckpointError, ConfigurationError, listed
 from dynamic_kafka.files import open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.as_delta import Published, is_published, publish
+from dynamic_kafka.history.archive.as_delta import Published, is_published, publish, published_files
 from dynamic_kafka.history.archive.compaction import Compacted
 from dynamic_kafka.history.archive.data import NEEDED
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
-from dynamic_kafka.history.archive.plan import batch_of, check_reset, encode_plan, plan_batch
+from dynamic_kafka.history.archive.plan import batch_of, check_follows, check_reset, encode_plan, plan_batch
 from dynamic_kafka.history.archive.verification import PartitionReport, Verified
 from dynamic_kafka.history.model import Place
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -100,14 +100,16 @@ def compact(path: str, *, before: dt.date | None = None, keep: dt.timedelta = _K
     published = is_published(path)
     if published:  # otherwise files that were replaced long ago, and are deleted now, may still be in the table
         publish(path)
-    done = run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000))
+    # A file that is not in the table yet would be new rows in a compacted one.
+    only = published_files(path) if published else None
+    done = run(path, before=before or today, keep_ms=int(keep.total_seconds() * 1000), only=only)
     if published:
         publish(path)
     return done
 
 
 def publish_delta(path: str) -> Published:
-    """Make the archive's folder a Delta table, too, or the table what the archive is now: one commit, and no copy.
+    """Make the archive's folder a Delta table, too, or the table what the archive is now. Nothing is copied.
 
     Each version of the table is a state of the archive, with each record once. Needs the extra `deltalake`.
 
@@ -172,7 +174,12 @@ class _Writing:
                 "out"
             )
         where = open_files(self._path, ArchiveError)
-        archive, self._archive = log.refreshed(where, self._archive) or log.begin(where), None
+        known, self._archive = self._archive, None
+        archive = log.refreshed(where, known)
+        first = (archive or Archive()).last.get(query, -1) + 1
+        if first < number:
+            check_follows(archive, self._path, _earlier(self._checkpoint, first, number), first=first, batch=number)
+        archive = archive or log.begin(where)
         ranges = _ranges(document)
         for place, (key, start, _) in ranges.items():
             name, topic, partition = place
@@ -185,10 +192,9 @@ class _Writing:
         plan = plan_batch(archive, ranges, names, location=self._path, query=query, batch=number)
         if plan.parts:
             batch.write.format(NAME).option(ARCHIVE_PLAN, encode_plan(plan)).mode("append").save()
-        elif plan.idle:
+        else:  # each batch leaves a record: by it, the next one knows that the log is the newest one
             log.create_record(where, query, plan.record, batch_of(plan, ()))
-        if plan.parts or plan.idle:
-            archive.add(query, log.read_record(where, query, plan.record))
+        archive.add(query, log.read_record(where, query, plan.record))
         self._archive = archive
 
 
@@ -207,6 +213,19 @@ def _batch_of(checkpoint: str, number: int) -> tuple[str, Document, Document]:
             "as a whole address, such as hdfs://host/path, if Spark's default file system is not the local one"
         ) from error
     return found.query_id, document, before
+
+
+def _earlier(checkpoint: str, first: int, end: int) -> list[dict[Place, tuple[PartitionKey, int, int]]]:
+    """Return what batches from `first` to before `end` have read, of those that the checkpoint still has."""
+    found = read_checkpoint(checkpoint)
+    result = []
+    for number in range(max(first, min(found.offsets)), end):
+        try:
+            batch = found.batch(number)
+            result.append(_ranges(batch.document(batch.source(None))))
+        except (CheckpointError, ConfigurationError, ArchiveError):
+            continue
+    return result
 
 
 def _ranges(document: Document) -> dict[Place, tuple[PartitionKey, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -16,6 +17,8 @@ from dynamic_kafka.filesystems import failure_reason, failures, open_file_system
 
 __all__ = ["Files", "open_files"]
 
+_OBJECT_STORES = frozenset(("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "oss", "oci", "tos"))
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 128 * 2**20  # a million partitions are 30 MB
 
 
@@ -51,7 +54,7 @@ class Files:
         """
         from pyarrow.fs import FileSelector, FileType
 
-        with self._failing(folder, "listed"):
+        with self.failing(folder, "listed"):
             found = self._fs.get_file_info(FileSelector(self.full(folder), allow_not_found=True))
         return {
             info.base_name: self._changed_ns(info) // 1_000_000
@@ -65,7 +68,7 @@ class Files:
         Raises:
             DynamicKafkaError: If it cannot be read, with the file and the reason.
         """
-        with self._failing(path, "read"), self._fs.open_input_stream(self.full(path)) as stream:
+        with self.failing(path, "read"), self._fs.open_input_stream(self.full(path)) as stream:
             data = bytes(stream.read(_MAX_BYTES + 1))
         if len(data) > _MAX_BYTES:
             raise self._error(f"{self.shown(path)} is damaged: it has more than {_MAX_BYTES // 2**20} MiB")
@@ -83,10 +86,10 @@ class Files:
         if not self._is_local:
             if self._exists(path):
                 return False
-            self._write(path, text)
+            self._write(path, text, replaces=False)
             return True
         temporary = self._temporary(path, text, like)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 os.link(temporary, self.full(path))
             except FileExistsError:
@@ -99,10 +102,10 @@ class Files:
     def replace(self, path: str, text: str) -> None:
         """Write a file in the place of the one that is there; on a local disk with its owner and its rights."""
         if not self._is_local:
-            self._write(path, text)
+            self._write(path, text, replaces=True)
             return
         temporary = self._temporary(path, text, path)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 self._drop_checksum(path)
                 temporary.replace(self.full(path))
@@ -112,20 +115,26 @@ class Files:
 
     def delete(self, path: str) -> None:
         """Delete a file; one that does not exist is no error."""
-        with self._failing(path, "deleted"), suppress(FileNotFoundError):
+        with self.failing(path, "deleted"), suppress(FileNotFoundError):
             self._fs.delete_file(self.full(path))
 
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return the paths of all files, also in folders within, with size and time of the last change in milliseconds."""
         from pyarrow.fs import FileSelector, FileType
 
-        with self._failing("", "listed"):
+        with self.failing("", "listed"):
             found = self._fs.get_file_info(FileSelector(self._root, recursive=True, allow_not_found=True))
         return {
             info.path.removeprefix(self._root).lstrip("/"): (info.size or 0, self._changed_ns(info) // 1_000_000)
             for info in found
             if info.type == FileType.File
         }
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a file; None if there is none."""
+        with self.failing(path, "looked at"):
+            found = self._fs.get_file_info(self.full(path)).size
+        return None if found is None else int(found)
 
     def hidden(self, path: str) -> str:
         """Return the path under which a new file is written until it is complete: the same, if it appears at its end."""
@@ -135,38 +144,57 @@ class Files:
     def reveal(self, path: str) -> None:
         """Give a complete file, which was written to `hidden(path)`, its name; on a local disk it is then safe there."""
         hidden = self.hidden(path)
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             if self._is_local:
                 with Path(self.full(hidden)).open("rb") as file:
                     os.fsync(file.fileno())
             if hidden != path:
-                self._fs.move(self.full(hidden), self.full(path))
+                self._move(hidden, path)
 
     def shown(self, path: str) -> str:
         """Return a file's whole path as the user would write it."""
         return f"{self.location}/{path}".rstrip("/")
 
     @contextmanager
-    def _failing(self, path: str, what: str) -> Iterator[None]:
-        """Let an error of the file system say which file cannot be read, written or the like, and why."""
+    def failing(self, path: str, what: str, kinds: tuple[type[Exception], ...] | None = None) -> Iterator[None]:
+        """Let an error of the file system say which file cannot be read, written or the like, and why.
+
+        Args:
+            path: The file.
+            what: What cannot be done.
+            kinds: The errors; by default all that file systems raise.
+        """
+        kinds = kinds or failures()
         try:
             yield
-        except failures() as error:
-            raise self._error(f"{self.shown(path)} cannot be {what}: {failure_reason(error)}") from error
+        except kinds as error:
+            room = ". Make room there, and start again" if getattr(error, "errno", None) in _FULL else ""
+            raise self._error(f"{self.shown(path)} cannot be {what}: {failure_reason(error)}{room}") from error
 
     def _changed_ns(self, info: Any) -> int:
         if info.mtime_ns is not None:
             return int(info.mtime_ns)
-        by_fsspec = getattr(getattr(self._fs, "handler", None), "fs", None)  # S3's does not tell pyarrow
-        try:
-            return int(by_fsspec.modified(info.path).timestamp() * 1e9) if by_fsspec is not None else time.time_ns()
+        try:  # S3's of fsspec does not tell pyarrow
+            return time.time_ns() if self._fsspec is None else int(self._fsspec.modified(info.path).timestamp() * 1e9)
         except (OSError, ValueError, NotImplementedError):
             return time.time_ns()
 
     @property
     def _renames(self) -> bool:
-        """Return whether files can be renamed at once. Object stores cannot, but show a file only when it is complete."""
-        return str(self._fs.type_name) in ("local", "hdfs")
+        """Return whether a new file is hidden and then renamed. Object stores show a file only when it is complete."""
+        names = self._fs.type_name if self._fsspec is None else self._fsspec.protocol
+        return _OBJECT_STORES.isdisjoint((names,) if isinstance(names, str) else names)
+
+    @property
+    def _fsspec(self) -> Any:
+        """Return the file system of fsspec; None if it is one of pyarrow."""
+        return getattr(getattr(self._fs, "handler", None), "fs", None)
+
+    def _move(self, path: str, to: str) -> None:
+        if self._fsspec is None:
+            self._fs.move(self.full(path), self.full(to))
+        else:  # pyarrow gives fsspec one more argument, which that of sftp does not take
+            self._fsspec.mv(self.full(path), self.full(to))
 
     @property
     def _is_local(self) -> bool:
@@ -179,20 +207,32 @@ class Files:
     def _exists(self, path: str) -> bool:
         from pyarrow.fs import FileType
 
-        with self._failing(path, "looked at"):
+        with self.failing(path, "looked at"):
             return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
 
-    def _write(self, path: str, text: str) -> None:
-        with self._failing(path, "written"):
+    def _write(self, path: str, text: str, *, replaces: bool) -> None:
+        """Write a file so that nobody sees a part of it."""
+        hidden = f"{self.hidden(path)}.{uuid.uuid4().hex}.tmp" if self._renames else path
+        with self.failing(path, "written"):
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)
-            with self._fs.open_output_stream(self.full(path)) as stream:
-                stream.write(text.encode())
+            try:
+                with self._fs.open_output_stream(self.full(hidden)) as stream:
+                    stream.write(text.encode())
+            except failures():
+                if hidden != path:
+                    with suppress(*failures()):
+                        self._fs.delete_file(self.full(hidden))
+                raise
+            if hidden != path:
+                if replaces:
+                    self.delete(path)  # not each file system renames a file to one that is there
+                self._move(hidden, path)
 
     def _temporary(self, path: str, text: str, like: str | None) -> Path:
         """Write a whole file beside a local one, under a name that Spark does not look at."""
         place = Path(self.full(path))
         temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
-        with self._failing(path, "written"):
+        with self.failing(path, "written"):
             try:
                 folders = [folder for folder in place.parents if not folder.exists()]
                 place.parent.mkdir(parents=True, exist_ok=True)

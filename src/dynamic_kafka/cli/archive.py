@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.cli.connection import Run, add_command
 from dynamic_kafka.cli.output import show_json, show_line, show_table, warn
-from dynamic_kafka.errors import ArchiveError, ConfigurationError, listed
+from dynamic_kafka.errors import ConfigurationError, listed
 from dynamic_kafka.options import duration_ms
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _verify(args: argparse.Namespace) -> int:
                 "problems": found.problems,
                 "files": found.files,
                 "unknownFiles": found.unknown_files,
+                "keptFiles": found.kept_files,
                 "partitions": [_entry(report) for report in found.partitions],
             }
         )
@@ -80,16 +82,23 @@ def _show(found: Verified) -> None:
     )
     for problem in found.problems:
         show_line(f"Problem: {problem}")
-    if found.unknown_files:
-        show_line(
-            f"{len(found.unknown_files)} files are not in the archive: of a batch that runs or was stopped. Compaction "
-            "deletes old ones."
-        )
+    if left := len(found.unknown_files) - len(found.kept_files):
+        show_line(f"{left} files are left of batches that were stopped. Compaction deletes old ones.")
+    _show_kept(found.kept_files)
     records = sum(report.records for report in found.partitions)
     if found.is_sound:
         show_line(f"Each of the {records} records in {found.files} files is there once.")
     else:
         show_line(f"{len(found.problems)} problems in {found.files} files with {records} records.")
+
+
+def _show_kept(paths: Sequence[str]) -> None:
+    if paths:
+        show_line(
+            f"{len(paths)} files have records that the archive does not have, or cannot be read: {listed(paths, 3)}. They "
+            "are of a batch that runs or was stopped, of a log that is not the newest one, or of something else. Compaction "
+            "keeps them."
+        )
 
 
 def _entry(report: PartitionReport) -> dict[str, Any]:
@@ -128,35 +137,26 @@ def _compact(args: argparse.Namespace) -> int:
             f"--keep '{args.keep}' is no duration; expected a number with a unit, such as 7 d"
         ) from None
     from dynamic_kafka import archive
-    from dynamic_kafka.history.archive.compaction import days_to_compact
-    from dynamic_kafka.history.archive.log import read_archive
+    from dynamic_kafka.history.archive.compaction import compact
 
     if args.execute:
         done = archive.compact(args.path, before=args.before, keep=keep)
-        if args.output == "json":
-            show_json({"days": done.days, "deleted": done.deleted})
-        else:
-            _show_days(done.days)
-            show_line(f"{len(done.days)} days were compacted, and {done.deleted} old files deleted.")
-        return 0
-    found = read_archive(args.path)
-    if found is None:
-        raise ArchiveError(f"{args.path} is no archive. Correct the path")
-    today = dt.datetime.now(dt.UTC).date()
-    days = {day: len(paths) for day, paths in days_to_compact(found, args.before or today).items()}
-    if args.output == "json":
-        show_json({"days": days, "deleted": 0})
-        return 0
-    _show_days(days)
-    if days:
-        warn("nothing was changed; add --execute to compact these days")
     else:
-        show_line("There is nothing to compact.")
+        before = args.before or dt.datetime.now(dt.UTC).date()
+        done = compact(args.path, before=before, keep_ms=keep // dt.timedelta(milliseconds=1), execute=False)
+    if args.output == "json":
+        show_json({"days": done.days, "deleted": done.deleted, "kept": done.kept})
+        return 0
+    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in done.days.items()])
+    _show_kept(done.kept)
+    if args.execute:
+        show_line(f"{len(done.days)} days were compacted, and {done.deleted} old files deleted.")
+    elif done.days or done.deleted:
+        show_line(f"{len(done.days)} days would be compacted, and {done.deleted} old files deleted.")
+        warn("nothing was changed; add --execute to do it")
+    else:
+        show_line("There is nothing to compact, and no old file to delete.")
     return 0
-
-
-def _show_days(days: dict[str, int]) -> None:
-    show_table([{"DAY": day or "without a time", "FILES": count} for day, count in days.items()])
 
 
 def _day(text: str) -> dt.date:

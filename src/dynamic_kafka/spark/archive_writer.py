@@ -44,13 +44,27 @@ class ArchiveWriter(DataSourceArrowWriter):
         return ArchiveMessage(write_parts(decode_plan(self._plan), iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Add the batch to the log. Spark calls it on the driver's machine when all tasks are done."""
+        """Add the batch to the log. Spark calls it on the driver's machine when all tasks are done.
+
+        Raises:
+            ArchiveError: If a file of a task is missing, another driver was faster, or the log cannot be written.
+        """
         from dynamic_kafka.files import open_files
         from dynamic_kafka.history.archive.log import create_record
+        from dynamic_kafka.history.folder import in_parallel
 
         plan = decode_plan(self._plan)
         batch = batch_of(plan, (message.written for message in messages if isinstance(message, ArchiveMessage)))
-        if not create_record(open_files(plan.location, ArchiveError), plan.query, plan.record, batch):
+        files = open_files(plan.location, ArchiveError)
+        for path, size in zip(batch.files, in_parallel(files.size, list(batch.files)), strict=True):
+            if size != batch.files[path].size_bytes:
+                raise ArchiveError(
+                    f"{files.shown(path)} was just written with {batch.files[path].size_bytes} bytes, and now "
+                    + ("it is missing" if size is None else f"it has {size}")
+                    + f". Batch {plan.batch} was not added to the archive. Find out what changes files there, and start the "
+                    "query again: it repeats the batch"
+                )
+        if not create_record(files, plan.query, plan.record, batch):
             raise ArchiveError(
                 f"Another driver of this query has written batch {plan.batch} to {plan.location}. Stop one of the two; this "
                 "batch was not written twice"

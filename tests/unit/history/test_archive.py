@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from dynamic_kafka.cli.main import main
 from dynamic_kafka.errors import ArchiveError, HistoryError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive import log
-from dynamic_kafka.history.archive.data import FileWriter, write_parts
+from dynamic_kafka.history.archive.data import FileWriter, _Hashing, write_parts
 from dynamic_kafka.history.archive.model import (
     Archive,
     Batch,
@@ -253,6 +254,31 @@ def test_large_batches_are_written_in_groups(folder: Folder, monkeypatch: pytest
     assert min(groups) > 1
 
 
+def test_many_days_need_few_open_files(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have only so many. What a task has finished is deleted, too, if it fails."""
+    monkeypatch.setattr("dynamic_kafka.history.archive.data._OPEN_FILES", 3)
+    begin, others = FileWriter.__init__, []
+
+    def counted(self: FileWriter, *args: Any) -> None:
+        others.append(len(list(Path(folder.path).rglob(".batch-*"))))
+        begin(self, *args)
+
+    monkeypatch.setattr(FileWriter, "__init__", counted)
+    days = [*range(8), 0, 1]
+    folder.write({0: (0, 10)}, [rows(0, [i], day=day) for i, day in enumerate(days)])
+    monkeypatch.setattr("dynamic_kafka.history.archive.data._BUFFERED_BYTES", 1)
+    folder.write({0: (10, 20)}, [rows(0, [10 + i], day=day) for i, day in enumerate(days)])
+    assert folder.records() == expected((0, range(20)))
+    assert [sum(name.startswith(f"day=2013-01-0{day}") for name in folder.files()) for day in (1, 2, 3)] == [3, 3, 2]
+    assert max(others) == 2
+    before = folder.files()
+    with pytest.raises(ArchiveError, match="none that this batch reads"):
+        folder.write({0: (20, 30)}, [*(rows(0, [20 + i], day=day) for i, day in enumerate(days)), rows(1, [0])])
+    assert folder.files() == before
+    folder.compact()
+    assert archive.verify(folder.path).is_sound
+
+
 def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Folder) -> None:
     """It names the file. An archive without a part would be a silent loss."""
     for start in (0, 1, 2):
@@ -260,7 +286,12 @@ def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Fold
     records = Path(folder.path, "_dynamic_kafka", "batches")
     text = (records / "query-2.json").read_text()
     (records / "query-2.json").write_text(text[:-9])
-    with pytest.raises(ArchiveError, match=r"batches/query-2\.json is damaged"):
+    with pytest.raises(
+        ArchiveError, match=r"batches/query-2\.json is damaged .* or delete it if its query was stopped"
+    ):
+        folder.state()
+    (records / "query-2.json").write_text("[" * 100_000)
+    with pytest.raises(ArchiveError, match=r"batches/query-2\.json is damaged \(RecursionError"):
         folder.state()
     (records / "query-2.json").unlink()
     with pytest.raises(ArchiveError, match=r"batches/query-2\.json is missing"):
@@ -268,6 +299,38 @@ def test_a_record_of_the_log_that_is_missing_or_damaged_is_an_error(folder: Fold
     (records / "query-2.json").write_text(text.replace('"version":1', '"version":2'))
     with pytest.raises(ArchiveError, match="has version 2"):
         folder.state()
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a file system that shows a file before it is complete, and renames with two arguments, as that of sftp."""
+    local = pytest.importorskip("fsspec.implementations.local")
+    path = tmp_path / "archive"
+    folder = Folder(f"local://{path}")
+    folder.write({0: (0, 2)}, [rows(0, [0, 1])])
+    files, record = open_files(folder.path, ArchiveError), "_dynamic_kafka/batches/query-1.json"
+    before = files.read(record)
+    monkeypatch.setattr(local.LocalFileSystem, "mv", lambda _, old, new: shutil.move(old, new))
+    write = local.LocalFileOpener.write
+    with monkeypatch.context() as patch:
+
+        def full(self: Any, data: bytes) -> int:
+            write(self, bytes(data)[:20])
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(local.LocalFileOpener, "write", full)
+        with pytest.raises(ArchiveError, match=r"batches/query-2\.json cannot be written: No space left on device"):
+            files.create(record.replace("1.json", "2.json"), before)
+        with pytest.raises(ArchiveError, match=r"batches/query-1\.json cannot be written: No space left on device"):
+            files.replace(record, before.replace("0", "1"))
+    assert files.read(record) == before
+    assert [file.name for file in (path / "_dynamic_kafka" / "batches").iterdir()] == ["query-1.json"]
+    files.replace(record, before)
+    folder.write({0: (2, 4)}, [rows(0, [2, 3])])
+    assert folder.records() == expected((0, range(4)))
+    assert all(file.is_dir() or file.name.startswith(("batch-", "query-")) for file in path.rglob("*"))
+    out = FileWriter(files, "2013-01-01", 1, SCHEMA)
+    assert out.path not in files.walk()
+    out.abort()
 
 
 def test_the_first_record_of_a_number_wins(folder: Folder) -> None:
@@ -406,6 +469,10 @@ class Query:
             (checkpoint / name).mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": checkpoint.name}))
 
+    def restart(self) -> None:
+        """Go on in a new process."""
+        self._writing = archive._Writing(self._writing._path, str(self.checkpoint))
+
     def plan(self, number: int, start: int, end: int, *, reset: bool = False) -> None:
         """Write the offsets of a batch to the checkpoint."""
         tp = KafkaTopicPartition("orders", 0)
@@ -435,17 +502,138 @@ def test_a_query_sees_what_another_one_has_written_meanwhile(folder: Folder, tmp
 
 
 def test_new_records_at_old_offsets_end_the_query(folder: Folder, tmp_path: Path) -> None:
-    """The log was truncated, and data loss is tolerated. Into another folder, the batch may be repeated."""
+    """The log was truncated, and data loss is tolerated. Another query archives the new log into another folder."""
     query = Query(folder, tmp_path / "query")
     query.run(0, 0, 10)
     with pytest.raises(ArchiveError, match="went back from offset 10 to 5: its log was truncated"):
         query.run(1, 5, 7, reset=True)
     assert folder.records() == expected((0, range(10)))
     other = Folder(tmp_path / "other")
-    moved = archive._Writing(other.path, str(query.checkpoint))
     for _ in range(2):
-        moved.write(Rows([rows(0, range(5, 7))]), 1)  # type: ignore[arg-type]
-    assert other.records() == expected((0, range(5, 7)))
+        Query(other, tmp_path / "new").run(0, 0, 7)
+        shutil.rmtree(tmp_path / "new")
+    assert other.records() == expected((0, range(7)))
+
+
+@pytest.mark.parametrize("what", ["an older log", "an older state", "a log from its beginning", "no disk"])
+def test_a_query_stops_if_the_archive_lacks_what_it_has_read(folder: Folder, tmp_path: Path, what: str) -> None:
+    """It names the offsets. No compaction deletes their files, and with the newest log the query goes on."""
+    query, path, newest = Query(folder, tmp_path / "query"), Path(folder.path), tmp_path / "newest"
+    query.run(0, 3, 5)
+    query.run(1, 5, 10)
+    if what == "an older state":
+        folder.compact()
+    older = shutil.copytree(path / "_dynamic_kafka", tmp_path / "older")
+    query.run(2, 10, 20)
+    query.run(3, 20, 20)
+    query.run(4, 20, 30)
+    if what == "no disk":
+        path.rename(newest)
+    else:
+        shutil.copytree(path / "_dynamic_kafka", newest)
+        shutil.rmtree(path / "_dynamic_kafka")
+        if what == "a log from its beginning":
+            log.begin(open_files(str(tmp_path / "empty")))
+            older = tmp_path / "empty" / "_dynamic_kafka"
+        shutil.copytree(older, path / "_dynamic_kafka")
+    first = 10 if "older" in what else 3
+    for _ in range(2):
+        query.restart()
+        with pytest.raises(
+            ArchiveError, match=f"lack offsets {first} to 29 of cluster 'eu', topic 'orders', partition 0"
+        ):
+            query.run(5, 30, 40)
+    if what == "no disk":
+        assert not path.exists()
+        newest.rename(path)
+    else:
+        before = folder.files()
+        for file in before:
+            os.utime(path / file, (1, 1))
+        kept = set(archive.verify(folder.path).kept_files)
+        assert len(kept) == (2 if first == 10 else 4)
+        assert set(folder.compact(before=FIRST_DAY, keep=dt.timedelta(0)).kept) == kept
+        assert kept <= folder.files()
+        shutil.rmtree(path / "_dynamic_kafka")
+        shutil.copytree(newest, path / "_dynamic_kafka")
+    query.run(5, 30, 40)
+    assert folder.records() == expected((0, range(3, 40)))
+    assert archive.verify(folder.path).is_sound
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("what", ["folder moved", "log moved", "last record gone", "older log"])
+def test_a_query_writes_nothing_where_its_archive_is_not_any_more(
+    folder: Folder, tmp_path: Path, what: str, *, compacted: bool
+) -> None:
+    """While it runs, too. When the log is back, the query goes on, with each record once."""
+    query, path, newest = Query(folder, tmp_path / "query"), Path(folder.path), tmp_path / "newest"
+    query.run(0, 0, 10)
+    shutil.copytree(path / "_dynamic_kafka", tmp_path / "older")
+    query.run(1, 10, 20)
+    if compacted:
+        folder.compact()
+    query.run(2, 20, 30)
+    if what == "folder moved":
+        path.rename(newest)
+    else:
+        (path / "_dynamic_kafka").rename(newest)
+        if what == "last record gone":
+            shutil.copytree(newest, path / "_dynamic_kafka")
+            (path / "_dynamic_kafka" / "batches" / "query-3.json").unlink()
+        if what == "older log":
+            shutil.copytree(tmp_path / "older", path / "_dynamic_kafka")
+    before = list(path.rglob("*"))
+    for words in ("does not have any more what this query has read there", "offsets .* to 29 of cluster 'eu'"):
+        with pytest.raises(ArchiveError, match=words):
+            query.run(3, 30, 40)
+        assert list(path.rglob("*")) == before
+    if what == "folder moved":
+        newest.rename(path)
+    else:
+        shutil.rmtree(path / "_dynamic_kafka", ignore_errors=True)
+        newest.rename(path / "_dynamic_kafka")
+    query.run(3, 30, 40)
+    assert folder.records() == expected((0, range(40)))
+
+
+def test_a_new_checkpoint_adds_what_the_archive_lacks(folder: Folder, tmp_path: Path) -> None:
+    """As the error says. Then the old files have nothing more, as far as Kafka has their records still."""
+    query = Query(folder, tmp_path / "query")
+    query.run(0, 0, 10)
+    shutil.copytree(Path(folder.path, "_dynamic_kafka"), tmp_path / "older")
+    query.run(1, 10, 20)
+    query.run(2, 20, 30)
+    lost = set(folder.state().files)
+    shutil.rmtree(Path(folder.path, "_dynamic_kafka"))
+    shutil.copytree(tmp_path / "older", Path(folder.path, "_dynamic_kafka"))
+    lost -= folder.state().files.keys()
+    Query(folder, tmp_path / "new").run(0, 15, 40)
+    for file in lost:
+        os.utime(Path(folder.path, file), (1, 1))
+    (kept,) = folder.compact(before=FIRST_DAY).kept
+    assert lost & folder.files() == {kept}
+    assert pq.read_table(Path(folder.path, kept), partitioning=None)["offset"].to_pylist() == list(range(10, 20))
+    assert folder.records() == expected((0, [*range(10), *range(15, 40)]))
+
+
+def test_a_query_goes_on_if_all_it_has_read_is_there(folder: Folder, tmp_path: Path) -> None:
+    """Its records may be missing, as long as the checkpoint shows that others have added the same offsets."""
+    query, other = Query(folder, tmp_path / "query"), Query(folder, tmp_path / "other")
+    other.run(0, 0, 20)
+    query.run(0, 5, 10)
+    query.run(1, 10, 20)
+    for number in (1, 2):
+        Path(folder.path, "_dynamic_kafka", "batches", f"query-{number}.json").unlink()
+    query.restart()
+    query.run(2, 20, 30)
+    query.restart()
+    query.run(3, 30, 40)
+    Path(folder.path, "_dynamic_kafka", "batches", "query-2.json").unlink()
+    (query.checkpoint / "offsets" / "3").unlink()
+    query.restart()
+    with pytest.raises(ArchiveError, match="lack what 1 batches have read whose offsets the checkpoint does not have"):
+        query.run(4, 40, 41)
 
 
 def test_records_that_kafka_has_deleted_do_not_end_the_query(folder: Folder, tmp_path: Path) -> None:
@@ -468,11 +656,46 @@ def test_an_archive_is_one_before_its_first_record(folder: Folder, tmp_path: Pat
     assert folder.records() == expected((0, range(5)))
 
 
-@pytest.mark.parametrize("time", [2**60, -(2**60), (2_932_897 * DAY_US), -719_163 * DAY_US])
-def test_times_that_no_calendar_has_are_without_a_day(folder: Folder, time: int) -> None:
+@pytest.mark.parametrize("what", ["deleted", "cut"])
+def test_a_batch_whose_files_are_missing_is_not_archived(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Something may clean the folder. The query ends, and repeats the batch."""
+    query, commit = Query(folder, tmp_path / "query"), ArchiveWriter.commit
+    query.run(0, 0, 5)
+
+    def late(self: ArchiveWriter, messages: Any) -> None:
+        for path in folder.files() - folder.state().files.keys():
+            Path(folder.path, path).unlink() if what == "deleted" else os.truncate(Path(folder.path, path), 9)
+        commit(self, messages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveWriter, "commit", late)
+        with pytest.raises(ArchiveError, match=r"now it (is missing|has 9)\. Batch 1 was not added"):
+            query.run(1, 5, 10)
+    query.run(1, 5, 10)
+    assert folder.records() == expected((0, range(10)))
+    assert archive.verify(folder.path).is_sound
+
+
+def test_a_clock_that_is_ahead_takes_no_file_from_a_batch(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction on a machine with a wrong date sees the files of a batch that runs as old ones."""
+    plan = folder.plan({0: (key(), 0, 5)})
+    log.begin(open_files(folder.path, ArchiveError))
+    written = write_parts(plan, [rows(0, range(5))])
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now + 30 * 86_400)
+        assert folder.compact().kept == tuple(written.files)
+    assert log.create_record(open_files(folder.path, ArchiveError), "query", 1, batch_of(plan, [written]))
+    assert archive.verify(folder.path).is_sound
+
+
+@pytest.mark.parametrize("micros", [2**60, -(2**60), (2_932_897 * DAY_US), -719_163 * DAY_US])
+def test_times_that_no_calendar_has_are_without_a_day(folder: Folder, micros: int) -> None:
     """Producers set any time they like: it must not stop the archive."""
     batch = rows(0, [0, 1])
-    times = pa.array([START_US, time]).cast(SCHEMA.field("timestamp").type)
+    times = pa.array([START_US, micros]).cast(SCHEMA.field("timestamp").type)
     folder.write({0: (0, 2)}, [batch.set_column(5, SCHEMA.field("timestamp"), times)])
     assert {file.day for file in folder.state().files.values()} == {"2013-01-01", ""}
     folder.write({0: (2, 3)}, [rows(0, [2], day=None)])
@@ -561,6 +784,44 @@ def test_a_day_that_cannot_be_compacted_leaves_the_others_alone(
     assert archive.verify(folder.path).is_sound
 
 
+@pytest.mark.parametrize("room", [0, 10, 500])
+def test_a_full_disk_is_said_of_the_file_that_does_not_fit(
+    folder: Folder, output: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """In the query and in a compaction, and not of the output. The words are JSON with `--output json`."""
+    before = small_files(folder)
+    write = _Hashing.write
+
+    def full(self: _Hashing, data: Any) -> int:
+        if self.size_bytes + len(data) > room:
+            raise OSError(28, "No space left on device")
+        return write(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Hashing, "write", full)
+        code, text = output("compact", folder.path, "--before", "2013-01-02", "--execute", "--output", "json")
+        with pytest.raises(ArchiveError, match=r"day=2013-01-01/batch-.*cannot be written: No space .*\. Make room"):
+            folder.write({0: (60, 61)}, [rows(0, [60])])
+    assert code == 1
+    assert re.search(r"day=2013-01-01/all-.* cannot be written: No space .*\. Make room", json.loads(text)["error"])
+    assert (folder.records(), folder.files()) == (before, set(folder.state().files))
+
+
+def test_a_file_that_cannot_be_read_is_said_of_its_day(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the disk is no bug, and other days are compacted."""
+    small_files(folder)
+
+    def fail(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(pq, "read_metadata", fail)
+    with pytest.raises(
+        ArchiveError, match=r"A file of day 2013-01-01 cannot be read: Input/output error\. 2 other days"
+    ):
+        folder.compact()
+
+
 def test_batches_go_on_while_a_compaction_runs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that ends between the reading and the writing of the state is not lost, also if it is of a compacted day."""
     small_files(folder)
@@ -594,16 +855,60 @@ def test_replaced_files_are_deleted_after_a_while(folder: Folder) -> None:
     assert names == {f"_dynamic_kafka/{name}.json" for name in ("states/2", "states/3", "batches/query-8")}
 
 
-def test_old_files_that_no_log_names_are_deleted(folder: Folder) -> None:
-    """They are of a batch that was stopped. Young ones may be of a batch that runs."""
+@pytest.mark.parametrize("what", ["lost", "cut"])
+def test_replaced_files_stay_while_the_new_one_is_not_whole(folder: Folder, what: str) -> None:
+    """They are the only ones with its records. Those of other days are deleted."""
     small_files(folder)
-    left = [Path(folder.path, "day=2013-01-01", name) for name in ("old.parquet", ".old.parquet", "young.parquet")]
-    for path in left:
-        path.write_bytes(b"")
-    for path in left[:2]:
-        os.utime(path, (1, 1))
-    assert folder.compact(keep=dt.timedelta(0)).deleted == 12 + 2
-    assert [path.exists() for path in left] == [False, False, True]
+    folder.compact()
+    path = Path(sorted(archive.files(folder.path))[0])
+    path.unlink() if what == "lost" else os.truncate(path, 99)
+    assert folder.compact(keep=dt.timedelta(0)).deleted == 8
+    assert sum(name.startswith("day=2013-01-01/batch-") for name in folder.files()) == 4
+
+
+def test_old_files_that_no_log_names_are_deleted(folder: Folder, output: Callable[..., tuple[int, str]]) -> None:
+    """They are of a batch that was stopped. Young ones may be of a batch that runs, and others are not the archive's."""
+    small_files(folder)
+    write_parts(folder.plan({0: (key(), 60, 62)}), [rows(0, [60, 61])])
+    (old,) = folder.files() - folder.state().files.keys()
+    hidden, young = old.replace("batch-", ".batch-"), old.replace("batch-0", "batch-1")
+    foreign = ["day=2013-01-01/part-0-c000.snappy.parquet", "a.parquet", f"more/{old}"]
+    for name in (hidden, young, *foreign):
+        Path(folder.path, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(folder.path, name).write_bytes(b"")
+    for name in (old, hidden, *foreign):
+        os.utime(Path(folder.path, name), (1, 1))
+    folder.write({0: (60, 62)}, [rows(0, [60, 61])])
+    found = archive.verify(folder.path)
+    assert set(found.unknown_files) == {old, hidden, young, *foreign}
+    assert set(found.kept_files) == {young, *foreign}
+    code, text = output("compact", folder.path, "--keep", "0")
+    assert (code, text.splitlines()[-2]) == (0, "3 days would be compacted, and 15 old files deleted.")
+    assert folder.compact(keep=dt.timedelta(0)).deleted == 13 + 2
+    assert [Path(folder.path, name).exists() for name in (old, hidden, young, *foreign)] == [False] * 2 + [True] * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-0.parquet",
+        "day=2013-01-01/part-0.parquet",
+        "a/b.csv",
+        "_k=1/a.parquet",
+        f"day=1/.all-{'0' * 32}.parquet",
+    ],
+)
+def test_an_archive_begins_in_a_folder_without_files(folder: Folder, tmp_path: Path, name: str) -> None:
+    """Readers would not see the files that are there any more. What begins with `_` or `.` is no data."""
+    path = Path(folder.path, name)
+    for other in (path, Path(folder.path, "_checkpoint", "metadata"), Path(folder.path, ".DS_Store")):
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.write_bytes(b"")
+    with pytest.raises(ArchiveError, match=f"has files that are not of an archive, such as {name}. Name a new folder"):
+        Query(folder, tmp_path / "refused").run(0, 0, 5)
+    path.unlink()
+    Query(folder, tmp_path / "query").run(0, 0, 5)
+    assert folder.records() == expected((0, range(5)))
 
 
 @pytest.mark.parametrize("what", ["file changed", "file lost", "file cut"])
@@ -880,6 +1185,7 @@ def test_compact_shows_first_and_does_it_then(folder: Folder, output: Callable[.
     code, text = output("compact", folder.path, "--before", "2013-01-02")
     assert code == 0
     assert text.splitlines()[1].split() == ["2013-01-01", "4"]
+    assert text.splitlines()[2] == "1 days would be compacted, and 0 old files deleted."
     assert "add --execute" in text
     assert folder.files() == files
     code, text = output("compact", folder.path, "--before", "2013-01-02", "--execute")

@@ -71,6 +71,34 @@ def test_a_compaction_changes_the_table_in_one_version(folder: Folder) -> None:
     assert {(kind, change["dataChange"]) for kind, change in changes} == {("add", False), ("remove", False)}
 
 
+@pytest.mark.parametrize("when", ["read", "write_state"])
+def test_a_batch_that_ends_while_a_compaction_runs_is_another_version(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Streams that read the table take its rows, and none of those that the compaction has moved."""
+    archive.publish_delta(folder.path)
+    run = getattr(log, when)
+
+    def during(files: Files, *state: Archive) -> Any:
+        calls.append(when)
+        if len(calls) == (2 if when == "read" else 1):  # publishing reads first
+            folder.write({0: (6, 9)}, [rows(0, [6]), rows(0, [7], day=1), rows(0, [8], day=9)])
+        return run(files, *state)
+
+    calls: list[str] = []
+    monkeypatch.setattr(log, when, during)
+    folder.compact(before=TOMORROW)
+    changes: dict[int, set[tuple[str, bool]]] = {}
+    for version in (1, 2):
+        last = (Path(folder.path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+        for kind, change in (pair for line in last for pair in json.loads(line).items()):
+            if kind in ("add", "remove"):
+                changes.setdefault(version, set()).add((kind, change["dataChange"]))
+    assert changes == {1: {("add", False), ("remove", False)}, 2: {("add", True)}}
+    assert records(folder) == folder.records()
+    assert len(records(folder, 1)) == 7
+
+
 def test_files_that_are_deleted_are_in_no_table(folder: Folder) -> None:
     """A compaction deletes what was replaced long ago, so it publishes first."""
     folder.compact(before=TOMORROW)

@@ -1,8 +1,8 @@
 """An archive as a Delta table: a log of Delta in the archive's folder that names the archive's own files.
 
-The log of the archive stays the truth. Publishing compares the two, and makes the table what the archive is, in one commit:
-files that batches have added come in, and those that a compaction has replaced go out. So each version of the table is a
-state of the archive, with each record once. Nothing is copied.
+The log of the archive stays the truth. Publishing compares the two, and makes the table what the archive is:
+files that batches have added come in, and those that a compaction has replaced go out. So each version of the table has each
+record once. Nothing is copied. A compaction is a commit of its own that changes no data: streams of the table skip it.
 
 Only publishing writes the table. A commit of anybody else ends it with an error, because the next one would undo it.
 """
@@ -23,7 +23,7 @@ from dynamic_kafka.history.archive.compaction import read
 from dynamic_kafka.history.archive.model import DataFile
 from dynamic_kafka.history.delta import address_of, rows_of
 
-__all__ = ["Published", "is_published", "publish"]
+__all__ = ["Published", "is_published", "publish", "published_files"]
 
 _LOG = "_delta_log"
 _MARK = "dynamic_kafka"
@@ -52,6 +52,11 @@ def is_published(location: str) -> bool:
     return any(name.endswith(".json") for name in open_files(location, ArchiveError).names(_LOG))
 
 
+def published_files(location: str) -> set[str]:
+    """Return the paths of the files in the table."""
+    return set(rows_of(_opened(location)))
+
+
 def publish(location: str) -> Published:
     """Make the Delta table in an archive's folder what the archive is now; make the table if there is none.
 
@@ -78,18 +83,26 @@ def publish(location: str) -> Published:
     published = {} if table is None else rows_of(table)
     added = {path: file for path, file in archive.files.items() if path not in published}
     removed = {path: rows for path, rows in published.items() if path not in archive.files}
-    if added or removed:
+    replacing = {path: file for path, file in added.items() if _is_compacted(path)} if removed else {}
+    # Rows leave a file only by a compaction, which puts the same rows into another one.
+    is_compaction = sum(file.rows for file in replacing.values()) == sum(rows or 0 for rows in removed.values())
+    rest = {path: file for path, file in added.items() if path not in replacing}
+    commits = [(replacing, removed), (rest, {})] if is_compaction else [(added, removed)]
+    for come, go in commits:
+        if not come and not go:
+            continue
         try:
-            _commit(table, location, _schema(files, added), added, removed)
+            _commit(table, location, _schema(files, come), come, go, changed=not (go and is_compaction))
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise ArchiveError(f"{shown} was not changed: {str(error).partition(chr(10))[0]}") from error
+            after = "" if table is None else f" after version {table.version()}"
+            raise ArchiveError(f"{shown} was not changed{after}: {str(error).partition(chr(10))[0]}") from error
         table = _opened(location)
-        if rows_of(table).keys() != archive.files.keys():
-            raise ArchiveError(
-                f"{shown} does not name the archive's files in version {table.version()}. Did two runs publish it at "
-                "the same time? Run it again"
-            )
     assert table is not None
+    if (added or removed) and rows_of(table).keys() != archive.files.keys():
+        raise ArchiveError(
+            f"{shown} does not name the archive's files in version {table.version()}. Did two runs publish it at "
+            "the same time? Run it again"
+        )
     return Published(table.version(), len(added), len(removed))
 
 
@@ -106,8 +119,18 @@ def _opened(location: str) -> Any:
         raise ArchiveError(f"The Delta table in {location} cannot be read: {reason}") from error
 
 
+def _is_compacted(path: str) -> bool:
+    return path.rpartition("/")[2].startswith("all-")
+
+
 def _commit(
-    table: Any, location: str, found: pa.Schema, added: Mapping[str, DataFile], removed: Mapping[str, int | None]
+    table: Any,
+    location: str,
+    found: pa.Schema,
+    added: Mapping[str, DataFile],
+    removed: Mapping[str, int | None],
+    *,
+    changed: bool,
 ) -> None:
     """Commit a change; raise OSError if another run was faster."""
     try:
@@ -117,8 +140,6 @@ def _commit(
     except ImportError:
         raise MissingDependencyError("deltalake", "deltalake", "to publish an archive as a Delta table") from None
     now_ms = int(time.time() * 1000)
-    # Rows only leave a file by a compaction, which puts the same rows into another one: streams that read the table skip it.
-    changed = sum(file.rows for file in added.values()) != sum(rows or 0 for rows in removed.values())
     adds = [
         AddAction(
             path, file.size_bytes, {"day": file.day or None}, now_ms, changed, json.dumps({"numRecords": file.rows})

@@ -4,7 +4,8 @@ The steps, of which each may be the last one before a crash:
 
 1. Write the new file. Readers do not see it, because no log names it.
 2. Write the state that has the new file instead of the old ones. It counts from now on.
-3. Delete files that were replaced long ago, files that no log names and that are old, and old parts of the log.
+3. Delete files that were replaced long ago, old files that no log names and whose records are all in others, and old parts
+   of the log.
 
 So a reader sees the old files or the new one, and a compaction that was stopped is just run again. Before step 2, the new
 file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has. Old
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,9 +30,9 @@ from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.filesystems import failure_reason, failures
 from dynamic_kafka.history.archive import log
 from dynamic_kafka.history.archive.data import COORDINATES, FileWriter, check_unchanged
-from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span
+from dynamic_kafka.history.archive.model import Archive, DataFile, PartitionKey, Span, is_own
 
-__all__ = ["Compacted", "Offsets", "compact", "days_to_compact", "is_data", "merged", "offsets_of", "outside", "read"]
+__all__ = ["Compacted", "Offsets", "compact", "kept_files", "merged", "offsets_of", "outside", "read"]
 
 Offsets: TypeAlias = "dict[PartitionKey, np.ndarray[Any, Any]]"
 
@@ -47,19 +48,26 @@ class Compacted(NamedTuple):
     Args:
         days: The compacted days with the number of files they had.
         deleted: The number of files that were deleted.
+        kept: Old files that the log does not name, and that stay: they have records that the archive does not have, or
+            cannot be read.
     """
 
     days: dict[str, int]
     deleted: int
+    kept: tuple[str, ...] = ()
 
 
-def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
+def compact(
+    location: str, *, before: dt.date, keep_ms: int, execute: bool = True, only: Collection[str] | None = None
+) -> Compacted:
     """Compact the days before a day that have more than one file, and delete what is not needed any more.
 
     Args:
         location: The archive's folder.
         before: The first day that is left alone.
         keep_ms: How long replaced files stay for readers that began earlier.
+        execute: If false, nothing is written or deleted; the result is what would be done.
+        only: The files to compact; by default all. Others of their days wait for the next compaction.
 
     Raises:
         ArchiveError: If it is no archive, or records of a day would be lost or doubled. Such a day is left as it is, and all
@@ -71,52 +79,113 @@ def compact(location: str, *, before: dt.date, keep_ms: int) -> Compacted:
     now_ms = int(time.time() * 1000)
     done: dict[str, int] = {}
     problems: list[str] = []
-    for day, paths in days_to_compact(archive, before).items():
+    new: set[str] = set()
+    for day, paths in _days_to_compact(archive, before, only).items():
+        done[day] = len(paths)
+        if not execute:
+            archive.replaced |= dict.fromkeys(paths, now_ms)
+            continue
         try:
             path, file = _rewritten(files, archive, day, paths)
-        except ArchiveError as error:
-            problems.append(str(error))
+        except (ArchiveError, OSError) as error:
+            is_worded = isinstance(error, ArchiveError)
+            problems.append(str(error) if is_worded else f"A file of day {day} cannot be read: {failure_reason(error)}")
+            del done[day]
             continue
         archive.replace(paths, {path: file}, now_ms)
-        done[day] = len(paths)
-    old = [path for path, at_ms in archive.replaced.items() if at_ms <= now_ms - keep_ms and path in found]
+        new.add(path)
+    incomplete = {  # of these days, the files that were replaced may be the only ones with some records
+        path.partition("/")[0]
+        for path, file in archive.files.items()
+        if path not in new and found.get(path, (-1, 0))[0] != file.size_bytes
+    }
+    old = [
+        path
+        for path, at_ms in archive.replaced.items()
+        if at_ms <= now_ms - keep_ms and path in found and path.partition("/")[0] not in incomplete
+    ]
     unknown = [
         path
         for path, (_, changed_ms) in found.items()
-        if is_data(path)
+        if is_own(path)
         and path not in archive.files
         and path not in archive.replaced
         and changed_ms < now_ms - max(keep_ms, _DAY_MS)  # a task may be writing a younger one
     ]
+    kept = kept_files(files, archive, unknown)
+    gone = [*old, *sorted(set(unknown) - set(kept))]
+    if not execute:
+        return Compacted(done, len(gone), kept)
     for path in [path for path, at_ms in archive.replaced.items() if path not in found and at_ms != now_ms]:
         del archive.replaced[path]  # it was deleted earlier
     if done:
         log.write_state(files, archive)
-    for path in [*old, *unknown]:
+    for path in gone:
         files.delete(path)
     log.delete_old(files)
     if problems:
         compacted = f"{len(done)} other days were compacted" if done else "No other day was to be compacted"
         raise ArchiveError(f"{listed(problems, _MOST)}. {compacted}")
-    return Compacted(done, len(old) + len(unknown))
+    return Compacted(done, len(gone), kept)
 
 
-def days_to_compact(archive: Archive, before: dt.date) -> dict[str, list[str]]:
+def _days_to_compact(archive: Archive, before: dt.date, only: Collection[str] | None) -> dict[str, list[str]]:
     """Return the days before a day that have more than one file, in order, with their files."""
     days: dict[str, list[str]] = {}
     for path, file in sorted(archive.files.items()):
-        if file.day < before.isoformat():
+        if file.day < before.isoformat() and (only is None or path in only):
             days.setdefault(file.day, []).append(path)
     return {day: paths for day, paths in sorted(days.items()) if len(paths) > 1}
 
 
+def kept_files(files: Files, archive: Archive, unknown: Iterable[str]) -> tuple[str, ...]:
+    """Return which files that the log does not name may not be deleted.
+
+    The log may be an older copy, and a file the only one with its records. So a file goes only if the log's files have all
+    its records, or if it is hidden, because it never was complete.
+    """
+    kept: list[str] = []
+    days: dict[str, list[str]] = {}
+    for path in sorted(unknown):
+        folder, _, name = path.rpartition("/")
+        if not is_own(path):
+            kept.append(path)
+        elif not name.startswith("."):
+            days.setdefault(f"{folder}/", []).append(path)
+    for day, paths in days.items():
+        try:
+            there = merged(offsets_of(files, archive, path) for path in archive.files if path.startswith(day))
+        except ArchiveError:  # a file of this day was changed or lost
+            kept += paths
+            continue
+        for path in paths:
+            try:
+                found = _offsets_in(files, path)
+            except ArchiveError:
+                kept.append(path)
+                continue
+            if not all(np.isin(offsets, there.get(key, [])).all() for key, offsets in found.items()):
+                kept.append(path)
+    return tuple(sorted(kept))
+
+
 def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
-    """Return the offsets in a file, by partition.
+    """Return the offsets in a file that the log names, by partition.
 
     Raises:
         ArchiveError: If it cannot be read or was changed, or does not have as many records as the log says.
     """
     check_unchanged(files, path, archive.files[path])
+    offsets = _offsets_in(files, path)
+    if (rows := sum(map(len, offsets.values()))) != archive.files[path].rows:
+        raise ArchiveError(
+            f"{files.shown(path)} has {rows} records, but the archive's log says {archive.files[path].rows}. Restore the "
+            "file from a backup"
+        )
+    return offsets
+
+
+def _offsets_in(files: Files, path: str) -> Offsets:
     try:
         table = pq.read_table(
             files.full(path), columns=list(COORDINATES), filesystem=files.file_system, partitioning=None
@@ -125,11 +194,6 @@ def offsets_of(files: Files, archive: Archive, path: str) -> Offsets:
         raise ArchiveError(
             f"{files.shown(path)} cannot be read: {failure_reason(error)}. Restore the file from a backup"
         ) from error
-    if table.num_rows != archive.files[path].rows:
-        raise ArchiveError(
-            f"{files.shown(path)} has {table.num_rows} records, but the archive's log says {archive.files[path].rows}. "
-            "Restore the file from a backup"
-        )
     places = table.group_by(list(COORDINATES[:4]), use_threads=False).aggregate([("offset", "list")])
     return {
         PartitionKey(*(places[name][row].as_py() for name in COORDINATES[:4])): places["offset_list"][
@@ -163,11 +227,6 @@ def read(files: Files) -> Archive:
     if archive is None:
         raise ArchiveError(f"{files.location} is no archive: it has no folder {log.FOLDER}. Correct the path")
     return archive
-
-
-def is_data(path: str) -> bool:
-    """Return whether a file in an archive's folder has records."""
-    return path.startswith("day=") and path.endswith(".parquet")
 
 
 def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -> tuple[str, DataFile]:

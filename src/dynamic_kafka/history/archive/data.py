@@ -14,7 +14,7 @@ import hashlib
 import io
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ NEEDED = ("cluster", "topic", "partition", "offset", "timestamp")
 COORDINATES = ("cluster_id", "topic", "topic_id", "partition", "offset")
 """The columns that identify a record, in the order of a compacted file."""
 _BUFFERED_BYTES = 64 << 20
+_OPEN_FILES = 100
 _READ_BYTES = 4 << 20
 _FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -137,7 +138,7 @@ def _with_ids(table: pa.Table, ids: list[str], topic_ids: list[str]) -> pa.Table
 
 
 class _Days:
-    """The files of a task, one for each day; each is written in groups of rows of some megabytes."""
+    """The files of a task: one for each day, or more if there are many days; written in groups of rows of some megabytes."""
 
     def __init__(self, files: Files, number: int, written: Written) -> None:
         self._files, self._number, self._written = files, number, written
@@ -160,18 +161,28 @@ class _Days:
         del self._bytes[day]
         table = pa.concat_tables(tables)
         if day not in self._open:
+            if len(self._open) >= _OPEN_FILES:  # a process may have so many
+                self._finish(next(iter(self._open)))
             self._open[day] = FileWriter(self._files, day, self._number, table.schema)
         self._open[day].add(table)
 
     def close(self) -> None:
         for day in list(self._waiting):
             self._flush(day)
-        for writer in self._open.values():
-            self._written.files[writer.path] = writer.finish()
+        for day in list(self._open):
+            self._finish(day)
+
+    def _finish(self, day: str) -> None:
+        writer = self._open[day]
+        self._written.files[writer.path] = writer.finish()
+        del self._open[day]
 
     def abort(self) -> None:
         for writer in self._open.values():
             writer.abort()
+        for path in self._written.files:
+            with suppress(Exception):  # a compaction deletes it then
+                self._files.delete(path)
 
 
 def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -222,28 +233,43 @@ class FileWriter:
         self.path = new_path(day, number)
         self._files, self._day, self._rows = files, day, 0
         place = files.full(files.hidden(self.path))
-        files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
-        self._stream = _Hashing(files.file_system.open_output_stream(place))
-        # Readers of Parquet compare the checksums of pages, which finds damage without reading the whole file.
-        self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd", write_page_checksum=True)
+        try:
+            with self._failing():
+                files.file_system.create_dir(place.rpartition("/")[0], recursive=True)
+                self._stream = _Hashing(files.file_system.open_output_stream(place))
+                # Readers of Parquet compare the checksums of pages, which finds damage without reading the whole file.
+                self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd", write_page_checksum=True)
+        except ArchiveError:
+            self.abort()
+            raise
 
     def add(self, table: pa.Table) -> None:
         """Write rows."""
-        self._parquet.write_table(table)
+        with self._failing():
+            self._parquet.write_table(table)
         self._rows += table.num_rows
 
     def finish(self) -> DataFile:
         """Complete the file, give it its name, and return what the log says of it."""
-        self._parquet.close()
-        self._stream.close()
+        with self._failing():
+            self._parquet.close()
+            self._stream.close()
         self._files.reveal(self.path)
         return DataFile(self._day, self._rows, self._stream.size_bytes, self._stream.hash.hexdigest())
 
+    def _failing(self) -> AbstractContextManager[None]:
+        return self._files.failing(
+            self.path, "written", (OSError,)
+        )  # rows that Arrow refuses are no fault of the place
+
     def abort(self) -> None:
         """Delete the file. An error led here and is the one to show; what stays is deleted by a compaction."""
-        for close in (self._parquet.close, self._stream.close):
-            with suppress(Exception):
-                close()
+        with suppress(Exception):
+            self._parquet.close()
+        with suppress(Exception):
+            self._stream.close()
+        with suppress(AttributeError):  # without it, it is closed again when it is collected, and the error is shown
+            self._parquet.is_open = False
         for left in (self._files.hidden(self.path), self.path):
             with suppress(Exception):
                 self._files.delete(left)

@@ -24,6 +24,7 @@ from dynamic_kafka.history.archive.model import (
     decode_state,
     encode_batch,
     encode_state,
+    is_data,
 )
 from dynamic_kafka.history.folder import in_parallel
 
@@ -94,21 +95,51 @@ def refreshed(files: Files, archive: Archive | None) -> Archive | None:
     Args:
         files: The archive's folder.
         archive: The known state.
+
+    Raises:
+        ArchiveError: If the log cannot be read, or lacks what is known of it.
     """
-    if archive is not None:
-        records = all(number <= archive.batches.get(query, 0) for query, number in _records(files))
-        if records and max(_states(files), default=0) <= archive.number:
-            return archive
-    return read(files)
+    if archive is None:
+        return read(files)
+    files_of_log, counts = set(_records(files)), archive.batches
+    expected = {
+        (query, n) for query, count in counts.items() for n in range(archive.written.get(query, 0) + 1, count + 1)
+    }
+    nobody_wrote = all(number <= counts.get(query, 0) for query, number in files_of_log)
+    if nobody_wrote and expected <= files_of_log and max(_states(files), default=0) == archive.number:
+        return archive
+    try:
+        found = read(files) or Archive()
+    except ArchiveError as error:
+        problem = f". {error}"
+    else:
+        if found.number >= archive.number and all(found.batches.get(query, 0) >= n for query, n in counts.items()):
+            return found
+        problem = ""
+    raise ArchiveError(
+        f"The log of the archive {files.location} does not have any more what this query has read there. Was the folder "
+        f"moved, its disk lost, or an older copy put back? Put the newest {FOLDER} back, and start the query again{problem}"
+    )
 
 
 def begin(files: Files) -> Archive:
     """Return the state of a new archive, and write it: from now on, the folder is one.
 
     Without a log, a reader would take files of a batch that was stopped for those of a plain folder.
+
+    Raises:
+        ArchiveError: If the folder has files: no reader would see them any more.
     """
-    archive = Archive(number=1)
-    files.create(_path(_STATES, "1"), encode_state(archive))  # another query may have been faster with the same
+    others = sorted(filter(is_data, files.walk()))
+    archive = read(files)  # another query may have been faster
+    if archive is None and others:
+        raise ArchiveError(
+            f"The folder {files.location} has files that are not of an archive, such as {others[0]}. Name a new folder for "
+            f"the archive. If it was an archive, its folder {FOLDER} is gone: restore that from a backup"
+        )
+    if archive is None:
+        archive = Archive(number=1)
+        files.create(_path(_STATES, "1"), encode_state(archive))
     return read(files) or archive
 
 

@@ -37,6 +37,8 @@ __all__ = [
     "decode_state",
     "encode_batch",
     "encode_state",
+    "is_data",
+    "is_own",
     "joined",
     "missing",
 ]
@@ -117,6 +119,7 @@ class Archive:
         batches: The number of records of batches that are in this state, by the query that wrote them.
         replaced: The files that compactions have replaced, and when (milliseconds since 1970).
         last: The number of Spark's last batch that is in this state, by query.
+        written: What `batches` was in the last state that was written as a whole. The records after these are files.
     """
 
     number: int = 0
@@ -126,6 +129,7 @@ class Archive:
     batches: dict[str, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict, compare=False)
 
     def positions(self) -> dict[PartitionKey, int]:
         """Return the offset after the last one that was read, for each partition."""
@@ -179,6 +183,17 @@ class Archive:
             del self.files[path]
         self.replaced |= dict.fromkeys(gone, now_ms)
         self.files |= new
+
+
+def is_own(path: str) -> bool:
+    """Return whether a file has a name that an archive gives, also while it is hidden: of a batch or a compaction."""
+    return _OWN.fullmatch(path) is not None
+
+
+def is_data(path: str) -> bool:
+    """Return whether a file in an archive's folder may have records: the archive's own, and all that readers would see."""
+    hidden = (part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+    return is_own(path) or not any(hidden)
 
 
 def joined(spans: Sequence[Span], more: Iterable[Span], key: PartitionKey) -> list[Span]:
@@ -257,11 +272,11 @@ def decode_batch(text: str, place: str) -> Batch:
     Raises:
         ArchiveError: If the text is damaged or has a newer version.
     """
-    value = _value(text, place)
+    value = _value(text, place, _OR_DELETE)
     try:
         return Batch(_files_of(value["files"]), _spans_of(value["spans"]), dict(value["names"]), int(value["batch"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(place, error) from None
+        raise _damaged(place, error, _OR_DELETE) from None
 
 
 def encode_state(archive: Archive) -> str:
@@ -295,6 +310,7 @@ def decode_state(text: str, number: int, place: str) -> Archive:
             {query: int(count) for query, count in value["batches"].items()},
             {path: int(at_ms) for path, at_ms in value["replaced"].items()},
             {query: int(last) for query, last in value["last"].items()},
+            {query: int(count) for query, count in value["batches"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(place, error) from None
@@ -341,14 +357,18 @@ def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
+_OWN = re.compile(r"day=[^/]*/\.?(batch-[0-9]{12,}|all)-[0-9a-f]{32}\.parquet")
 
 
-def _value(text: str, place: str) -> dict[str, Any]:
+_OR_DELETE = ", or delete it if its query was stopped while it wrote the file: the query writes it again"
+
+
+def _value(text: str, place: str, remedy: str = "") -> dict[str, Any]:
     try:
         value = json.loads(text)
         version = value["version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise _damaged(place, error) from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(place, error, remedy) from None
     if version != _VERSION:
         raise ArchiveError(
             f"{place} has version {version}, but this package reads only version {_VERSION}: upgrade pyspark-dynamic-kafka"
@@ -356,5 +376,5 @@ def _value(text: str, place: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _damaged(place: str, error: Exception) -> ArchiveError:
-    return ArchiveError(f"{place} is damaged ({type(error).__name__}: {error}); restore it from a backup")
+def _damaged(place: str, error: Exception, remedy: str = "") -> ArchiveError:
+    return ArchiveError(f"{place} is damaged ({type(error).__name__}: {error}); restore it from a backup{remedy}")

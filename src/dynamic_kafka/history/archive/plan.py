@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dynamic_kafka.errors import ArchiveError
+from dynamic_kafka.errors import ArchiveError, listed
 from dynamic_kafka.history.archive.model import Archive, Batch, DataFile, PartitionKey, Span, missing
 from dynamic_kafka.history.model import Place
 
@@ -18,6 +18,7 @@ __all__ = [
     "Plan",
     "Written",
     "batch_of",
+    "check_follows",
     "check_reset",
     "decode_plan",
     "encode_plan",
@@ -138,7 +139,53 @@ def check_reset(
     raise ArchiveError(
         f"Cluster '{cluster}', topic '{topic}', partition {partition} went back from offset {ended} to {start}: its log was "
         "truncated, or the topic was made anew. The archive has other records at these offsets, so the new ones were not "
-        "written. Archive the topic to another folder from here on, with the same checkpoint"
+        "written. Archive the topic to another folder from here on, with a new checkpoint and startingOffsets=earliest"
+    )
+
+
+def check_follows(
+    archive: Archive | None,
+    location: str,
+    earlier: Sequence[Mapping[Place, tuple[PartitionKey, int, int]]],
+    *,
+    first: int,
+    batch: int,
+) -> None:
+    """Check that an archive has what its query has read before a batch.
+
+    Args:
+        archive: The archive before the batch; None if there is none.
+        location: Its folder.
+        earlier: What batches from `first` to before `batch` have read, of those that the checkpoint still has.
+        first: The first batch of which the log has no record.
+        batch: The number of Spark's batch.
+
+    Raises:
+        ArchiveError: If it lacks some of that, or it is not known what these batches have read.
+    """
+    lacking: dict[Place, list[tuple[int, int]]] = {}
+    for ranges in earlier:
+        for place, (key, start, end) in ranges.items():
+            for first_lacking, after in missing(start, end, archive.spans.get(key, ()) if archive else ()):
+                gaps = lacking.setdefault(place, [])
+                follows = gaps and gaps[-1][1] == first_lacking
+                gaps.append((gaps.pop()[0] if follows else first_lacking, after))
+    unknown = batch - first - len(earlier)
+    if not lacking and not unknown:
+        return
+    what = [
+        f"offsets {start} to {end - 1} of cluster '{cluster}', topic '{topic}', partition {partition}"
+        for (cluster, topic, partition), gaps in sorted(lacking.items())
+        for start, end in gaps
+    ]
+    if unknown:
+        what.append(f"what {unknown} batches have read whose offsets the checkpoint does not have")
+    raise ArchiveError(
+        f"The query has finished its batches up to {batch - 1}, but "
+        + (f"there is no archive in {location}" if archive is None else f"{location} lacks those from {first} on")
+        + f". So the archive would lack {listed(what, 5)}. If its disk was not mounted, mount it. If its folder "
+        "_dynamic_kafka was put back from a backup, put the newest one there. Otherwise start the query with a new "
+        "checkpoint and startingOffsets=earliest: it adds what Kafka still has of them, and nothing twice"
     )
 
 

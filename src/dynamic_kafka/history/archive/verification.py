@@ -14,8 +14,8 @@ import numpy as np
 
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.files import open_files
-from dynamic_kafka.history.archive.compaction import Offsets, is_data, merged, offsets_of, outside, read
-from dynamic_kafka.history.archive.model import PartitionKey, Span
+from dynamic_kafka.history.archive.compaction import Offsets, kept_files, merged, offsets_of, outside, read
+from dynamic_kafka.history.archive.model import PartitionKey, Span, is_data
 
 __all__ = ["PartitionReport", "Verified", "verify"]
 
@@ -51,13 +51,16 @@ class Verified(NamedTuple):
         partitions: What the archive has, in order.
         problems: What is certainly wrong: files that were changed, and records that are missing, twice or none that were
             read.
-        unknown_files: Files that the log does not name: of a batch that is running or was stopped.
+        unknown_files: Files that the log does not name: of a batch that is running or was stopped, or of something else.
+        kept_files: Those of them that no compaction deletes: they have records that the archive does not have, or cannot be
+            read, or the archive has not written them.
         files: The number of files with records.
     """
 
     partitions: tuple[PartitionReport, ...]
     problems: tuple[str, ...]
     unknown_files: tuple[str, ...]
+    kept_files: tuple[str, ...]
     files: int
 
     @property
@@ -116,7 +119,9 @@ def verify(location: str) -> Verified:
     )
     known = archive.files.keys() | archive.replaced.keys()
     unknown = sorted(path for path in files.walk() if is_data(path) and path not in known)
-    return Verified(tuple(reports), tuple(problems), tuple(unknown), len(archive.files))
+    return Verified(
+        tuple(reports), tuple(problems), tuple(unknown), kept_files(files, archive, unknown), len(archive.files)
+    )
 
 
 def _problems(key: PartitionKey, found: np.ndarray[Any, Any], spans: Sequence[Span]) -> Iterable[str]:
