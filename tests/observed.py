@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dynamic_kafka.observe.reports import ClusterReport, ReadReport, SinkReport, SourceReport, TopicReport, WorkerReport
+from dynamic_kafka.observe.reports import (
+    ClusterReport,
+    MetadataStatus,
+    ReadReport,
+    SinkReport,
+    SourceReport,
+    TopicReport,
+    WorkerReport,
+)
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -78,6 +86,22 @@ def source(*clusters: ClusterReport, reporter: str = "run", sequence: int = 1, *
         "clusters": list(clusters),
     }
     return cast("SourceReport", found | changes)
+
+
+def metadata(now_ms: int = BEGAN_MS, **changes: Any) -> MetadataStatus:
+    """A metadata service that answers."""
+    found: dict[str, Any] = {
+        "refreshes": 60,
+        "failures": 0,
+        "consecutive_failures": 0,
+        "tolerated_failures": 30,
+        "ends_ms": None,
+        "last_error": None,
+        "last_success_ms": now_ms - 2000,
+        "asking_since_ms": None,
+        "changes": 1,
+    }
+    return cast("MetadataStatus", found | changes)
 
 
 def read(
