@@ -374,7 +374,7 @@ def test_failures_are_counted_by_task(cluster: MockCluster, open_at: Open) -> No
     wait_until(lambda: producer.flush(0.1) == 0, 10, "the reports")
     found = sorted(producer.failures(), key=lambda failures: failures.task)
     assert [(f.task, f.records) for f in found] == [(7, 3), (8, 4)]
-    topic_of_it, partition, key_bytes, error = found[0].first
+    error, topic_of_it, partition, key_bytes = found[0].first
     assert (topic_of_it, key_bytes, error.code()) == (topic, 3, KafkaError._PURGE_QUEUE)
     assert partition in range(4)
     assert producer.failures() == []
