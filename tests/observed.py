@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
+from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.reports import (
     ClusterReport,
     MetadataStatus,
@@ -13,6 +17,7 @@ from dynamic_kafka.observe.reports import (
     TopicReport,
     WorkerReport,
 )
+from dynamic_kafka.observe.server import MetricsServer
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -171,3 +176,17 @@ def sink(reporter: str = "committer", sequence: int = 1, **changes: Any) -> Sink
         "clients": {},
     }
     return cast("SinkReport", found | changes)
+
+
+@contextmanager
+def serving(model: Model | None = None) -> Iterator[MetricsServer]:
+    """A metrics server in this process, perhaps with a model of the test's own."""
+    server = MetricsServer("127.0.0.1", 0)
+    if model is not None:
+        server._model = model
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
