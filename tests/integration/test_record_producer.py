@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -42,19 +42,16 @@ def cluster() -> Iterator[MockCluster]:
 @pytest.fixture
 def open_at() -> Iterator[Open]:
     """A function that opens a producer at a cluster, with librdkafka's properties."""
-    opened: list[ClusterClients] = []
+    with ExitStack() as stack:
 
-    def at(servers: str, **config: str) -> tuple[RecordProducer, ClusterClients]:
-        properties = {"bootstrap.servers": servers, "allow.auto.create.topics": "true"}
-        fixed = {"delivery.report.only.error": True, "queue.buffering.max.ms": "0"}
-        fixed |= {name.replace("_", "."): value for name, value in config.items()}
-        clients = ClusterClients(properties, producer=ClientSettings({}, fixed))
-        opened.append(clients)
-        return RecordProducer(clients), clients
+        def at(servers: str, **config: str) -> tuple[RecordProducer, ClusterClients]:
+            properties = {"bootstrap.servers": servers, "allow.auto.create.topics": "true"}
+            fixed = {"delivery.report.only.error": True, "queue.buffering.max.ms": "0"}
+            fixed |= {name.replace("_", "."): value for name, value in config.items()}
+            clients = stack.enter_context(closing(ClusterClients(properties, producer=ClientSettings({}, fixed))))
+            return RecordProducer(clients), clients
 
-    yield at
-    for clients in opened:
-        clients.close()
+        yield at
 
 
 def no_room() -> None:
