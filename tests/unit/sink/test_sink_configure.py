@@ -424,13 +424,8 @@ def test_an_identity_is_whole_and_exactly_once() -> None:
     assert "set 'sink.delivery-guarantee' to exactly-once" in fault(BROKER | {"txnAppId": "a", "txnVersion": "1"})
 
 
-def test_policies() -> None:
-    """Off by default."""
-    settings = configure_sink(PREFIXED)
-    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (None, None, None)
-    words = {"sink.lost-transactions": "continue:41", "sink.accept-gaps": "42", "sink.skip-batch": "0"}
-    settings = configure_sink(PREFIXED | words)
-    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (("continue", 41), 42, 0)
+def test_a_word_to_go_on_names_its_batch() -> None:
+    """The error says which one."""
     assert configure_sink(PREFIXED | {"sink.lost-transactions": "rewrite:0"}).lost_transactions == ("rewrite", 0)
     message = fault(PREFIXED | {"sink.accept-gaps": "true"})
     assert "expected the number of the batch that the error names, such as 41" in message
