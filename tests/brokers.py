@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -22,6 +24,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from dynamic_kafka.kafka.transactions.client import PENDING, TransactionClient, TransactionState
+from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker, KafkaCluster
 
 SECURED_USERS = {
@@ -34,7 +38,7 @@ SECURED_USERS = {
 """Users and passwords of the fixture `secured`; `admin` and `alice` may do everything, the others what is granted."""
 
 
-def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config: str) -> None:
+def leave_open(broker: KafkaBroker | KafkaCluster, topic: str, transactional_id: str, **config: str) -> None:
     """Begin a transaction with one record in a child process, and kill that as soon as the record is acknowledged."""
     script = textwrap.dedent("""
         import json, sys
@@ -58,6 +62,26 @@ def leave_open(broker: KafkaBroker, topic: str, transactional_id: str, **config:
         assert child.stdout is not None
         assert child.stdout.readline() == b"flushed\n"
         os.kill(child.pid, signal.SIGKILL)
+
+
+@contextmanager
+def repeating(*writes: Callable[[], object]) -> Iterator[None]:
+    """Make each of these calls every now and then, in a thread of its own, until the block ends."""
+    done = threading.Event()
+
+    def run(write: Callable[[], object]) -> None:
+        while not done.wait(0.2):
+            write()
+
+    threads = [threading.Thread(target=run, args=(write,)) for write in writes]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 def to_the_end(servers: str, partitions: Iterable[TopicPartition], **config: object) -> Iterator[Message]:
@@ -90,6 +114,26 @@ def committed(broker: KafkaBroker | KafkaCluster, topic: str, partitions: int = 
     """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
     parts = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
     return [(message.value() or b"").decode() for message in to_the_end(broker.bootstrap_servers, parts)]
+
+
+def bounds(broker: KafkaBroker, topic: str, partition: int = 0) -> tuple[int, int]:
+    """The first offset that a partition holds, and its end."""
+    with closing(
+        Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "log_level": 3})
+    ) as consumer:
+        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+    return found
+
+
+def transactions(broker: KafkaBroker | KafkaCluster, prefix: str) -> dict[str, TransactionState]:
+    """The transactional ids of a prefix of our sink that a cluster knows, with their states."""
+    with closing(TransactionClient("c", broker.client_properties(), timeout_ms=20_000)) as client:
+        return {name: state for name, state in client.list_all().items() if belongs_to(prefix, name)}
+
+
+def open_transactions(broker: KafkaBroker | KafkaCluster, prefix: str) -> list[str]:
+    """Those of them with a transaction that is open, or is ending."""
+    return sorted(name for name, state in transactions(broker, prefix).items() if state in PENDING)
 
 
 def grant(

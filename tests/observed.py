@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
-from dynamic_kafka.observe.reports import ClusterReport, ReadReport, SinkReport, SourceReport, TopicReport, WorkerReport
+from dynamic_kafka.observe.model import Model
+from dynamic_kafka.observe.reports import (
+    ClusterReport,
+    MetadataStatus,
+    ReadReport,
+    SinkReport,
+    SourceReport,
+    TopicReport,
+    WorkerReport,
+)
+from dynamic_kafka.observe.server import MetricsServer
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -80,6 +93,22 @@ def source(*clusters: ClusterReport, reporter: str = "run", sequence: int = 1, *
     return cast("SourceReport", found | changes)
 
 
+def metadata(now_ms: int = BEGAN_MS, **changes: Any) -> MetadataStatus:
+    """A metadata service that answers."""
+    found: dict[str, Any] = {
+        "refreshes": 60,
+        "failures": 0,
+        "consecutive_failures": 0,
+        "tolerated_failures": 30,
+        "ends_ms": None,
+        "last_error": None,
+        "last_success_ms": now_ms - 2000,
+        "asking_since_ms": None,
+        "changes": 1,
+    }
+    return cast("MetadataStatus", found | changes)
+
+
 def read(
     records: dict[int, int], topic: str = "orders", cluster: str = "east", timestamp_ms: int = BEGAN_MS
 ) -> ReadReport:
@@ -147,3 +176,17 @@ def sink(reporter: str = "committer", sequence: int = 1, **changes: Any) -> Sink
         "clients": {},
     }
     return cast("SinkReport", found | changes)
+
+
+@contextmanager
+def serving(model: Model | None = None) -> Iterator[MetricsServer]:
+    """A metrics server in this process, perhaps with a model of the test's own."""
+    server = MetricsServer("127.0.0.1", 0)
+    if model is not None:
+        server._model = model
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()

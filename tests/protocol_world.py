@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from dynamic_kafka.sink.log.chain import Chain, Record, State, Transaction, follow
@@ -98,6 +98,24 @@ class World:
     def state(self) -> State:
         """What its head says."""
         return self.chain.state
+
+    def see(self, outcome: Outcome, *transactions: Transaction) -> None:
+        """Let coordinators say this of transactions."""
+        self.seen |= dict.fromkeys(transactions, ObservedTransaction(outcome))
+
+    def append(self, **changes: Any) -> None:
+        """Append a record of another driver: the state at the head, with changes."""
+        self.log.append(Record("other", self.chain.offset, replace(self.state, **changes)))
+
+    def meanwhile(self, kind: type[Effect], act: Callable[[], object]) -> None:
+        """Let others act once: right before the next effect of a kind."""
+
+        def before(effect: Effect) -> None:
+            if isinstance(effect, kind):
+                self.before = lambda _: None
+                act()
+
+        self.before = before
 
     def asked(self) -> list[type[Effect]]:
         """The kinds of effects of the last run."""

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from dynamic_kafka.observe.model import HISTORY_INTERVAL_MS, Model
-from dynamic_kafka.observe.reports import ClusterReport, Event, MetadataStatus, TopicReport, WorkerReport
-from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
+from dynamic_kafka.observe.reports import ClusterReport, Event, TopicReport, WorkerReport
+from tests.observed import BEGAN_MS, cluster, metadata, read, sink, source, topic, worker
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 MINUTES = 10
@@ -16,22 +16,6 @@ _RECORDS_PER_S = 120
 
 Clusters = Callable[[int, int], list[ClusterReport]]
 """Takes the time and the records in each partition since the beginning, and returns the clusters."""
-
-
-def metadata(now_ms: int, **changes: Any) -> MetadataStatus:
-    """A metadata service that answers."""
-    status: MetadataStatus = {
-        "refreshes": 60,
-        "failures": 0,
-        "consecutive_failures": 0,
-        "tolerated_failures": 30,
-        "ends_ms": None,
-        "last_error": None,
-        "last_success_ms": now_ms - 2000,
-        "asking_since_ms": None,
-        "changes": 1,
-    }
-    return status | changes  # type: ignore[return-value]
 
 
 def event(time_ms: int, level: str, text: str) -> Event:

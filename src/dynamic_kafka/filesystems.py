@@ -1,14 +1,22 @@
-"""File systems by the address of a file or folder: local, hdfs, s3, gs, abfs by pyarrow, and what fsspec knows beyond."""
+"""File systems by the address of a file or folder: local, hdfs, s3, gs, abfs by pyarrow, and what fsspec knows beyond.
+
+And the folder for files that several processes of this user share on one machine.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError
 
-__all__ = ["failure_reason", "failures", "open_file_system"]
+__all__ = ["failure_reason", "failures", "make_private", "open_file_system", "own_folder"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?]*)([^?]*)(?:\?(.*))?", re.DOTALL)
@@ -100,3 +108,25 @@ def _by_fsspec(address: str) -> tuple[Any, str]:
         raise MissingDependencyError("fsspec", "fsspec", f"for addresses that begin with {scheme}:") from None
     file_system, path = fsspec.core.url_to_fs(address)
     return PyFileSystem(FSSpecHandler(file_system)), path
+
+
+def own_folder() -> Path:
+    """Return the folder of this user, which `make_private` makes. Everybody can guess its name."""
+    return Path(tempfile.gettempdir()) / f"dynamic-kafka-{os.getuid()}"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can look into, if there is none.
+
+    Raises:
+        OSError: If it cannot be made, or if another user could write into the one that is there.
+    """
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link or a file", str(folder))
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "other users can write into it", str(folder))
+    if found.st_mode & 0o077:  # made by somebody else, with another mask
+        folder.chmod(0o700)

@@ -145,7 +145,7 @@ class KafkaOffsetsInitializer:
         Raises:
             ValueError: If it is not such a number. In Kafka's requests, negative ones have other meanings.
         """
-        return _Timestamp(non_negative(timestamp, "a time in milliseconds since 1970"))
+        return PartitionTimestamps({}, non_negative(timestamp, "a time in milliseconds since 1970"))
 
     @staticmethod
     def offsets(
@@ -196,19 +196,6 @@ class _Word(KafkaOffsetsInitializer):
 
 
 @dataclass(frozen=True, repr=False)
-class _Timestamp(KafkaOffsetsInitializer):
-    timestamp_ms: int
-
-    def get_partition_offsets(
-        self, partitions: Collection[KafkaTopicPartition], retriever: PartitionOffsetsRetriever
-    ) -> dict[KafkaTopicPartition, int]:
-        return _by_time(dict.fromkeys(partitions, self.timestamp_ms), retriever, strict=False)
-
-    def __repr__(self) -> str:
-        return f"KafkaOffsetsInitializer(timestamp={self.timestamp_ms})"
-
-
-@dataclass(frozen=True, repr=False)
 class PartitionTimestamps(KafkaOffsetsInitializer):
     """Offsets by timestamp, for each partition or for all. With `strict`, a partition without a later record is an error."""
 
@@ -232,6 +219,8 @@ class PartitionTimestamps(KafkaOffsetsInitializer):
         return _by_time(times_ms, retriever, strict=self.strict)
 
     def __repr__(self) -> str:
+        if not self.timestamps_ms:
+            return f"KafkaOffsetsInitializer(timestamp={self.default_ms})"
         return f"KafkaOffsetsInitializer({len(self.timestamps_ms)} timestamps, default={self.default_ms})"
 
 
@@ -437,8 +426,8 @@ def initializer_to_json(initializer: KafkaOffsetsInitializer | None) -> Any:
             return {"committed": reset.value}
         case _Word(word):
             return word
-        case _Timestamp(timestamp_ms):
-            return {"timestamp": timestamp_ms}
+        case PartitionTimestamps(timestamps_ms, int(default_ms), strict=False) if not timestamps_ms:
+            return {"timestamp": default_ms}
         case _Offsets(listed, by_topic) if listed or by_topic:
             result: dict[str, Any] = dict(sorted(by_topic.items()))
             for tp, offset in sorted(listed.items()):

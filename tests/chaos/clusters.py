@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import (
@@ -22,11 +22,11 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
     ResourceType,
 )
 
 from dynamic_kafka.testing import KafkaBroker, KafkaCluster, wait_until
+from dynamic_kafka.testing.broker import admin_client
 from dynamic_kafka.testing.configuration import HOST, Node, free_ports, nodes
 from tests.chaos.proxy import Condition, Link
 
@@ -47,7 +47,7 @@ _BROKER = {
 }
 
 
-class Cluster:
+class Cluster(KafkaCluster):
     """One Kafka cluster behind proxies.
 
     Args:
@@ -57,6 +57,7 @@ class Cluster:
     """
 
     def __init__(self, name: str, brokers: Sequence[KafkaBroker], properties: Mapping[str, str]) -> None:
+        # Without KafkaCluster's own brokers, which are all alike.
         self.name = name
         self.brokers = list(brokers)
         self.properties = dict(properties)
@@ -76,17 +77,17 @@ class Cluster:
         return ",".join(f"{HOST}:{link.port}" for link in self.links)
 
     @property
-    def direct(self) -> str:
+    def bootstrap_servers(self) -> str:
         """The addresses for the campaign itself."""
-        return ",".join(f"{HOST}:{_node(broker).internal}" for broker in self.brokers)
+        return ",".join(broker.internal_address for broker in self.brokers)
 
-    def start(self) -> None:
-        """Start what does not run, and wait until it answers."""
+    def start(self) -> Self:
+        """Start what does not run, and wait until it answers and all replicas are in sync."""
         for link in self.links:
             link.open()
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            list(pool.map(KafkaBroker.start, self.brokers))
-        self.wait_until_whole()
+        super().start()
+        self.wait_until_in_sync()
+        return self
 
     def close(self) -> None:
         """Stop everything for good."""
@@ -94,7 +95,7 @@ class Cluster:
             link.close()
         for broker in self.brokers:
             broker.resume()
-            broker.close()
+        super().close()
 
     # --- links ---
 
@@ -122,20 +123,11 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         """A new client: one that is kept would log errors whenever a broker is down. Its requests end with it."""
-        return AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
-
-    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic with as many replicas as the cluster allows, and wait for its leaders."""
-        new = NewTopic(name, num_partitions=partitions, replication_factor=len(self.brokers), config=dict(config or {}))
-        admin = self.admin()
-        admin.create_topics([new])[name].result(_ADMIN_S)
-        wait_until(lambda: len(self.partitions(name)) == partitions, _READY_S, f"leaders of topic '{name}'")
+        return admin_client(self.bootstrap_servers)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
-        admin = self.admin()
-        admin.delete_topics([name])[name].result(_ADMIN_S)
-        wait_until(lambda: name not in admin.list_topics(timeout=_ADMIN_S).topics, _READY_S, f"the end of '{name}'")
+        self.brokers[0].delete_topic(name)
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic that have a leader and all their replicas."""
@@ -163,29 +155,10 @@ class Cluster:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(_ADMIN_S)
 
-    def leader(self, topic: str, partition: int = 0) -> KafkaBroker:
-        """The broker that leads a partition."""
-
-        def found() -> int:
-            return int(self.admin().list_topics(topic, timeout=_ADMIN_S).topics[topic].partitions[partition].leader)
-
-        wait_until(lambda: found() > 0, _READY_S, f"a leader of topic '{topic}'")
-        return self.brokers[found() - 1]
-
     def elect_preferred_leaders(self) -> None:
         """Let each partition be led by the first of its replicas."""
         admin = self.admin()
         admin.elect_leaders(ElectionType.PREFERRED, None).result(_ADMIN_S)
-
-    def wait_until_whole(self) -> None:
-        """Wait until all partitions have all their replicas."""
-
-        def whole() -> bool:
-            found = self.admin().list_topics(timeout=_ADMIN_S)
-            states = [state for topic in found.topics.values() for state in topic.partitions.values()]
-            return len(found.brokers) == len(self.brokers) and all(len(s.isrs) == len(s.replicas) for s in states)
-
-        wait_until(lambda: _tried(whole), 2 * _READY_S, f"all replicas of cluster '{self.name}'")
 
 
 def make_clusters(folder: Path, names: str = "abc") -> dict[str, Cluster]:
@@ -258,12 +231,3 @@ def unmount(folder: Path) -> None:
 def _node(broker: KafkaBroker) -> Node:
     assert broker._node is not None
     return broker._node
-
-
-def _tried(condition: Any) -> bool:
-    from confluent_kafka import KafkaException
-
-    try:
-        return bool(condition())
-    except KafkaException:
-        return False

@@ -19,21 +19,6 @@ _START_S = 150.0
 _STOP_S = 60.0
 
 
-class _Driver(Driver):
-    """A driver that is told more than one thing."""
-
-    def send(self, command: Mapping[str, Any]) -> None:
-        """Give it a command."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
-
-    @property
-    def pid(self) -> int:
-        """The id of the driver's own process."""
-        return self._process.pid
-
-
 class Query:
     """The query, in a driver that is started when it is needed, and again after it was killed.
 
@@ -50,7 +35,7 @@ class Query:
     def __init__(self, folder: Path, environment: Mapping[str, str], conf: Mapping[str, str]) -> None:
         self.environment, self.conf = dict(environment), dict(conf)
         self._folder = folder
-        self._driver: _Driver | None = None
+        self._driver: Driver | None = None
         self._drivers = 0
         self._run = 0
         self._read = 0
@@ -60,7 +45,7 @@ class Query:
         self._promised: dict[str, str] = {}
 
     @property
-    def driver(self) -> _Driver:
+    def driver(self) -> Driver:
         """The driver; a new one if there is none or it is gone."""
         if self._driver is None or not self._driver.is_running:
             if self._driver is not None:
@@ -68,7 +53,7 @@ class Query:
             self._drivers += 1
             self._read = 0
             log = self._folder / f"driver-{self._drivers}.log"
-            self._driver = _Driver("tests.chaos.driver", log, self.environment, self.conf)
+            self._driver = Driver("tests.chaos.driver", log, self.environment, self.conf)
         return self._driver
 
     def start(self, job: Mapping[str, Any]) -> None:
@@ -114,7 +99,7 @@ class Query:
             self._driver = None
         self._state = "stopped"
 
-    def leave(self) -> _Driver:
+    def leave(self) -> Driver:
         """Leave the driver to itself (a zombie); the next start has a new one. Returns the old one."""
         driver, self._driver, self._state = self.driver, None, "stopped"
         return driver

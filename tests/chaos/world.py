@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import wait_until
+from tests.brokers import open_transactions
 from tests.chaos.clusters import Cluster, make_clusters, unmount
 from tests.chaos.declared import first_line
 from tests.chaos.ledger import Balance, Ledger
 from tests.chaos.query import Query
 from tests.chaos.rows import Auditor, Feeder
+from tests.crash.drivers import environment
 from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile
 
@@ -122,24 +120,15 @@ class World:
         return self
 
     def _enter(self) -> None:
-        root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(__file__).parent / "site"), root, os.environ.get("PYTHONPATH", "")]
-            ),
-            "CHAOS_CLOCK": str(self.folder / "clock"),
-        }
+        variables = environment(Path(__file__).with_name("site"), CHAOS_CLOCK=str(self.folder / "clock"))
         conf = dict(_SPARK)
         if not self.small:
-            self.spark = StandaloneCluster(self.folder, environment, ("127.0.0.1", "127.0.0.2")).__enter__()
+            self.spark = StandaloneCluster(self.folder, variables, ("127.0.0.1", "127.0.0.2")).__enter__()
             conf["spark.master"] = self.spark.address
-        self.query = Query(self.folder, environment, conf)
+        self.query = Query(self.folder, variables, conf)
         _ = self.query.driver  # Spark starts while the brokers do
         self.clusters = make_clusters(self.folder, "bc" if self.small else "abc")
-        addresses = {name: cluster.direct for name, cluster in self.clusters.items()}
+        addresses = {name: cluster.bootstrap_servers for name, cluster in self.clusters.items()}
         self.feeder = Feeder(self.ledger, self._lock, addresses)
         self.auditor = Auditor(self.ledger, self._lock, addresses)
         self.renew()
@@ -252,11 +241,8 @@ class World:
 
     def open_transactions(self) -> list[str]:
         """The sink's transactions that are open now, on all clusters."""
-        found: list[str] = []
-        for name, cluster in self.clusters.items():
-            with closing(TransactionClient(name, {"bootstrap.servers": cluster.direct}, timeout_ms=20_000)) as client:
-                found += [t for t in client.list_open() if belongs_to(self.sink["sink.transactional-id-prefix"], t)]
-        return found
+        prefix = self.sink["sink.transactional-id-prefix"]
+        return [name for cluster in self.clusters.values() for name in open_transactions(cluster, prefix)]
 
     def write_metadata(self) -> None:
         """Write the document, as `inputs` and `outputs` are now."""
@@ -266,16 +252,19 @@ class World:
         )
 
     @contextmanager
-    def entry(self, name: str, **changes: Any) -> Iterator[None]:
-        """Have another entry of the stream that is read, in the block."""
-        before = self.inputs
-        self.inputs = {**before, name: replace(before[name], **changes)}
+    def reading(self, inputs: dict[str, Entry]) -> Iterator[None]:
+        """Have these entries of the stream that is read, in the block."""
+        before, self.inputs = self.inputs, inputs
         self.write_metadata()
         try:
             yield
         finally:
             self.inputs = before
             self.write_metadata()
+
+    def entry(self, name: str, **changes: Any) -> AbstractContextManager[None]:
+        """Have another entry of the stream that is read, in the block."""
+        return self.reading({**self.inputs, name: replace(self.inputs[name], **changes)})
 
     # --- the query ---
 
@@ -299,9 +288,13 @@ class World:
         self.query.stop()
         self.start()
 
+    def backup(self, name: str) -> Path:
+        """The folder of a copy of the checkpoint."""
+        return self.folder / f"{name}-{self._era}"
+
     def copy_checkpoint(self, name: str) -> Path:
         """Copy the checkpoint, as a backup does; call it while the query does not run."""
-        copy = self.folder / f"{name}-{self._era}"
+        copy = self.backup(name)
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.checkpoint, copy)
         return copy

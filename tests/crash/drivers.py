@@ -17,10 +17,20 @@ from dynamic_kafka.testing import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-"""Of drivers, and of the clusters they run on."""
 DRIVER_S = 200.0
 """How long a driver may take for anything, on a machine that does much else."""
+
+
+def environment(*paths: Path, **variables: str) -> dict[str, str]:
+    """The environment of drivers, and of the clusters they run on.
+
+    Args:
+        paths: Where Python looks for modules before it looks into this project.
+        variables: More variables.
+    """
+    path = [*paths, Path(__file__).parents[2], os.environ.get("PYTHONPATH", "")]
+    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    return {**os.environ, **python, "PYTHONPATH": os.pathsep.join(map(str, path)), **variables}
 
 
 class Driver:
@@ -50,10 +60,16 @@ class Driver:
                 start_new_session=True,
             )
 
-    def run(self, job: Mapping[str, Any]) -> Self:
-        """Give it its job."""
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Give it a job, or a command if it obeys more than one."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job).encode() + b"\n")
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def run(self, job: Mapping[str, Any]) -> Self:
+        """Give it its only job."""
+        self.send(job)
+        assert self._process.stdin is not None
         self._process.stdin.close()
         return self
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.brokers import committed
-from tests.crash.drivers import DRIVER_S, Driver
+from tests.brokers import committed, open_transactions, repeating, transactions
+from tests.crash.drivers import DRIVER_S, Driver, environment
 from tests.engine import MetadataFile
 from tests.versions import RUNS_TO_THE_END
 
@@ -25,19 +21,6 @@ TASK_POINTS = ("task-slot-taken", "task-before-flush", "task-after-flush", "task
 
 _TRANSACTION_TIMEOUT_MS = 600_000
 _PARTITIONS = 2
-
-
-def environment(traps: Path) -> dict[str, str]:
-    """Environment variables of a process whose Python workers are to have the traps of a folder."""
-    here = Path(__file__).parent
-    paths = [str(here / "traps"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "SINK_TRAPS": str(traps),
-    }
 
 
 class World:
@@ -55,6 +38,7 @@ class World:
     Attributes:
         topics: The topics written to, one for each sink.
         traps: The folder of traps.
+        environment: Of a process whose Python workers are to have the traps.
     """
 
     def __init__(
@@ -78,6 +62,7 @@ class World:
         self._spares = drivers
         self._lock = threading.Lock()
         self.traps = folder / "traps"
+        self.environment = environment(Path(__file__).with_name("traps"), SINK_TRAPS=str(self.traps))
         self._control = folder / "control"
         self._checkpoint = folder / "checkpoint"
         for path in (self.traps, self._control):
@@ -125,22 +110,9 @@ class World:
             produce(self._source.bootstrap_servers, self._from, records, properties={"enable.idempotence": "true"})
             self.rows += rows
 
-    @contextmanager
-    def feeding(self) -> Iterator[None]:
+    def feeding(self) -> AbstractContextManager[None]:
         """Some rows every now and then, until the block ends."""
-        done = threading.Event()
-
-        def run() -> None:
-            while not done.wait(0.2):
-                self.add(40)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+        return repeating(lambda: self.add(40))
 
     def start(
         self, *, tasks: int = 2, last: bool = False, restarts: int = 0, conf: Mapping[str, str] | None = None
@@ -201,7 +173,7 @@ class World:
 
     def _new_driver(self, conf: Mapping[str, str]) -> Driver:
         log = self._folder / f"driver-{next(self._numbers)}.log"
-        self._drivers.append(Driver("tests.crash.sink_driver", log, environment(self.traps), conf))
+        self._drivers.append(Driver("tests.crash.sink_driver", log, self.environment, conf))
         return self._drivers[-1]
 
     def restart_query(self, driver: Driver) -> str:
@@ -263,20 +235,7 @@ class World:
 
     def open(self) -> dict[str, list[str]]:
         """The query's open transactions by cluster."""
-        return self._transactional_ids(only_open=True)
-
-    def transactional_ids(self) -> dict[str, list[str]]:
-        """The transactional ids that brokers know of the query."""
-        return self._transactional_ids(only_open=False)
-
-    def _transactional_ids(self, *, only_open: bool) -> dict[str, list[str]]:
-        found = {}
-        for cluster, broker in self.brokers.items():
-            client = TransactionClient(cluster, broker.client_properties(), timeout_ms=20_000)
-            names = client.list_open() if only_open else list(client.list_all())
-            found[cluster] = [name for name in names if belongs_to(self.prefix, name)]
-            client.close()
-        return found
+        return {cluster: open_transactions(broker, self.prefix) for cluster, broker in self.brokers.items()}
 
     def write_all(self) -> None:
         """Write what is there, with as many drivers as this version of Spark needs."""
@@ -311,7 +270,7 @@ class World:
         published = self.published()
         for topic in self.topics:
             self._check_rows([value for (where, _), some in published.items() if where == topic for value in some])
-        ids = self.transactional_ids()
+        ids = {cluster: [*transactions(broker, self.prefix)] for cluster, broker in self.brokers.items()}
         assert all(len(names) <= most_ids for names in ids.values()), ids
 
     def _check_rows(self, values: list[str]) -> None:

@@ -31,11 +31,9 @@ def test_a_killed_archive_has_each_record_once(
     topic: Callable[..., str],
     tmp_path: Path,
     driver: NewDriver,
+    chance: random.Random,
 ) -> None:
     """The driver is killed at random points of its batches, and each time files are compacted at random, too."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
     brokers = {"a": cluster_a, "b": cluster_b}
     name = topic(*brokers.values(), partitions=3)
     file = MetadataFile(tmp_path / "streams.yaml")

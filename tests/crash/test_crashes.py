@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,16 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.brokers import repeating
+from tests.chaos.query import kill_one, processes_below
 from tests.crash.driver import recorded
-from tests.crash.drivers import DRIVER_S, ENVIRONMENT, Driver, NewDriver
+from tests.crash.drivers import DRIVER_S, Driver, NewDriver, environment
 from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile, part
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> dict[str, Any]:
-    """A job for the driver; the options are the test's."""
-    (tmp_path / "sink").mkdir()
-    return {
-        "checkpoint": str(tmp_path / "checkpoint"),
-        "sink": str(tmp_path / "sink"),
-        "options": {},
-    }
 
 
 def held(broker: KafkaBroker, cluster: str, topic: str) -> set[tuple[str, str, int, int]]:
@@ -45,24 +35,10 @@ def held(broker: KafkaBroker, cluster: str, topic: str) -> set[tuple[str, str, i
     return {(cluster, topic, p, offset) for p, end in ends.items() for offset in range(end)}
 
 
-@contextmanager
-def steady_producers(brokers: Mapping[str, KafkaBroker], topic: str) -> Iterator[None]:
+def steady_producers(brokers: Mapping[str, KafkaBroker], topic: str) -> AbstractContextManager[None]:
     """Produce to all clusters, a little and often, until the block ends."""
-    done = threading.Event()
-
-    def run(broker: KafkaBroker) -> None:
-        while not done.wait(0.2):
-            produce(broker.bootstrap_servers, topic, [(None, b"v")] * 10)
-
-    threads = [threading.Thread(target=run, args=(broker,)) for broker in brokers.values()]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
+    servers = [broker.bootstrap_servers for broker in brokers.values()]
+    return repeating(*(partial(produce, at, topic, [(None, b"v")] * 10) for at in servers))
 
 
 def batches_in(sink: Path) -> int:
@@ -75,16 +51,20 @@ def wait_for_batches(sink: Path, count: int) -> None:
     wait_until(lambda: batches_in(sink) >= count, DRIVER_S, f"{count} batches")
 
 
-def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], last: Driver) -> None:
-    """Let a last driver read the rest, without the limit, then compare the sink with what the brokers hold."""
+def check(job: Mapping[str, Any], expected: set[tuple[str, str, int, int]], running: Driver) -> None:
+    """Let a driver read the rest, then compare the sink with what the brokers hold."""
     sink = Path(job["sink"])
-    job["options"].pop("maxOffsetsPerTrigger")
     (sink / "stop").write_text(str(len(expected)))
-    code = last.run(job).wait(DRIVER_S)
+    assert running.wait(DRIVER_S) == 0, running.output[-3000:]
     rows = [tuple(row[:4]) for row in recorded(sink)]
-    assert code == 0, last.output[-3000:]
     assert len(rows) == len(set(rows))
     assert set(rows) == expected
+
+
+def finish(job: dict[str, Any], expected: set[tuple[str, str, int, int]], last: Driver) -> None:
+    """Let a last driver read the rest, without the limit, and check."""
+    job["options"].pop("maxOffsetsPerTrigger")
+    check(job, expected, last.run(job))
 
 
 def test_killed_drivers_lose_and_repeat_nothing(
@@ -95,11 +75,9 @@ def test_killed_drivers_lose_and_repeat_nothing(
     tmp_path: Path,
     job: dict[str, Any],
     driver: NewDriver,
+    chance: random.Random,
 ) -> None:
     """Three clusters, one of which comes, goes and returns; the driver is killed at random points of the run."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
     brokers = {"a": cluster_a, "b": cluster_b, "c": cluster_c}
     name = topic(*brokers.values(), partitions=3)
     parts = {c: part(b, name) for c, b in brokers.items()}
@@ -141,23 +119,7 @@ def test_a_broker_killed_and_brought_back(
     mortal.restart()
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 300)
-    expected = held(cluster_a, "a", name) | held(mortal, "b", name)
-    (sink / "stop").write_text(str(len(expected)))
-    assert running.wait(DRIVER_S) == 0, running.output[-3000:]
-    rows = [tuple(row[:4]) for row in recorded(sink)]
-    assert len(rows) == len(set(rows))
-    assert set(rows) == expected
-
-
-def executors(folder: Path) -> list[int]:
-    """Process ids of the JVMs of executors that work in a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            is_executor = b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes()
-            if is_executor and (process / "cwd").readlink().is_relative_to(folder):
-                found.append(int(process.name))
-    return found
+    check(job, held(cluster_a, "a", name) | held(mortal, "b", name), running)
 
 
 def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
@@ -173,15 +135,10 @@ def test_standalone_cluster_spreads_tasks_and_survives_a_killed_executor(
     for broker in brokers.values():
         produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
     conf = {"spark.executor.cores": "1", "spark.executor.memory": "512m"}
-    with StandaloneCluster(tmp_path, ENVIRONMENT) as spark:
+    with StandaloneCluster(tmp_path, environment()) as spark:
         running = driver(conf={"spark.master": spark.address, **conf}).run(job)
         wait_until(lambda: len({row[4] for row in recorded(sink)}) == 2, DRIVER_S, "rows from both executors")
-        os.kill(executors(tmp_path)[0], signal.SIGKILL)
+        assert kill_one(processes_below({spark.worker_pid(0)}), what="CoarseGrainedExecutorBackend")
         for broker in brokers.values():
             produce(broker.bootstrap_servers, name, [(None, b"v")] * 5000)
-        expected = held(cluster_a, "a", name) | held(cluster_b, "b", name)
-        (sink / "stop").write_text(str(len(expected)))
-        assert running.wait(DRIVER_S) == 0, running.output[-3000:]
-    rows = [tuple(row[:4]) for row in recorded(sink)]
-    assert len(rows) == len(set(rows))
-    assert set(rows) == expected
+        check(job, held(cluster_a, "a", name) | held(cluster_b, "b", name), running)

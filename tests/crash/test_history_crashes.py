@@ -23,12 +23,14 @@ CRASHES = int(os.environ.get("HISTORY_CRASHES", "5"))
 
 
 def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
-    cluster_a: KafkaBroker, topic: Callable[..., str], tmp_path: Path, driver: NewDriver
+    cluster_a: KafkaBroker,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    job: dict[str, Any],
+    driver: NewDriver,
+    chance: random.Random,
 ) -> None:
     """Half of the records are in files. Each driver is killed after a few batches, at a random moment; `HISTORY_CRASHES`."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
     name = topic(cluster_a, partitions=3)
     batches = 3 * CRASHES + 6
     rows_of_batch = 20
@@ -44,13 +46,8 @@ def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
     ]
     for n in range(4):
         write(tmp_path / "h" / f"{n}.parquet", kept[n::4], row_group_size=33)
-    sink = tmp_path / "sink"
-    sink.mkdir()
-    job: dict[str, Any] = {
-        "checkpoint": str(tmp_path / "checkpoint"),
-        "sink": str(sink),
-        "options": {**options, "history.path": str(tmp_path / "h"), "maxOffsetsPerTrigger": str(rows_of_batch)},
-    }
+    sink = Path(job["sink"])
+    job["options"] = {**options, "history.path": str(tmp_path / "h"), "maxOffsetsPerTrigger": str(rows_of_batch)}
     expected = {(row["cluster"], row["topic"], row["partition"], row["offset"]) for row in rows}
     waiting = driver()
     for _ in range(CRASHES):

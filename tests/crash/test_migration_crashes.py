@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from dynamic_kafka.source.document.offsets import MARKER
 from dynamic_kafka.testing import KafkaBroker
-from tests.engine import MetadataFile, Query, read_all
+from tests.brokers import bounds
+from tests.engine import MetadataFile, Query, part, read_all
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker]
 
@@ -76,9 +77,6 @@ def test_two_hundred_restarts_while_it_moves(
                 written[p] += 1
         producers[name].flush()
 
-    def entry(name: str, **more: Any) -> dict[str, Any]:
-        return {"bootstrapServers": brokers[name].bootstrap_servers, "topics": [topic], **more}
-
     def run_last() -> None:
         start = json.loads(query.log[-2]) if len(query.log) > 1 else MARKER
         tasks = query.enumerator.tasks(start, query.document)
@@ -108,32 +106,30 @@ def test_two_hundred_restarts_while_it_moves(
         return sum(len(rows) for rows in batches.values())
 
     here, there = "a", "b"
-    file.write(s={"a": entry("a")})
+    file.write(s={"a": part(brokers["a"], topic)})
     moves = 0
     began = [0] * PARTITIONS
     while restarts < RESTARTS:
-        consumer = Consumer({"bootstrap.servers": brokers[here].bootstrap_servers, "group.id": "ends"})
         with copying(brokers[here], brokers[there], topic, began) as copied:
             continues = {"cluster": here, "by": chance.choice(["records", "mirror-maker"])}
             if chance.random() < 0.5:
-                file.write(s={here: entry(here), there: entry(there, continues=continues)})
+                file.write(
+                    s={here: part(brokers[here], topic), there: part(brokers[there], topic, continues=continues)}
+                )
             for _ in range(chance.randrange(4, 12)):
                 produce(here, chance.randrange(1, 30))
                 step()
-            file.write(s={there: entry(there, continues=continues)})
+            file.write(s={there: part(brokers[there], topic, continues=continues)})
             deadline = time.monotonic() + 60
             while list(query.document["clusters"]) != [there] or not query.document["clusters"][there]["start"]:
                 step()
                 assert time.monotonic() < deadline, query.events()
-            ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS)]
+            ends = [bounds(brokers[here], topic, p)[1] for p in range(PARTITIONS)]
             while [began[p] + copied[p] for p in range(PARTITIONS)] != ends:
                 time.sleep(0.05)
                 assert time.monotonic() < deadline
-        consumer.close()
         moves += 1
-        consumer = Consumer({"bootstrap.servers": brokers[there].bootstrap_servers, "group.id": "ends"})
-        began = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(PARTITIONS)]
-        consumer.close()
+        began = [bounds(brokers[there], topic, p)[1] for p in range(PARTITIONS)]
         here, there = there, here
     while read() < sum(written):
         step()

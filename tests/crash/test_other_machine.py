@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from dynamic_kafka.testing.configuration import free_ports, nodes
-from tests.crash.drivers import Driver
+from tests.crash.drivers import NewDriver, environment
 from tests.crash.standalone import StandaloneCluster
 from tests.spark.test_metrics import of, series
 
@@ -82,22 +81,13 @@ def broker(other_machine: Machine) -> Iterator[KafkaBroker]:
 
 @pytest.mark.parametrize("host", ["of the network", "by default"])
 def test_executors_report_if_they_reach_the_driver(
-    broker: KafkaBroker, other_machine: Machine, tmp_path: Path, host: str
+    broker: KafkaBroker, other_machine: Machine, tmp_path: Path, job: dict[str, Any], driver: NewDriver, host: str
 ) -> None:
     """With `metrics.host`. Without it the query runs all the same, and has the series that the driver's machine reports."""
     can_report = host == "of the network"
     topic, port = f"there-{can_report}", next(free_ports())
     broker.create_topic(topic)
     produce(broker.bootstrap_servers, topic, [(None, b"v")] * _RECORDS)
-    (tmp_path / "sink").mkdir()
-    root = Path(__file__).parents[2]
-    paths = [str(root), os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
     options = {
         "properties.bootstrap.servers": f"{other_machine.ours}:{broker.bootstrap_servers.rpartition(':')[2]}",
         "topic": topic,
@@ -110,7 +100,7 @@ def test_executors_report_if_they_reach_the_driver(
     url = f"http://{other_machine.ours if can_report else '127.0.0.1'}:{port}/"
     within = ("ip", "netns", "exec", other_machine.namespace)
     with StandaloneCluster(
-        tmp_path, environment, (other_machine.address,), master=other_machine.ours, within=within
+        tmp_path, environment(), (other_machine.address,), master=other_machine.ours, within=within
     ) as spark:
         conf = {
             "spark.master": spark.address,
@@ -118,26 +108,22 @@ def test_executors_report_if_they_reach_the_driver(
             "spark.driver.bindAddress": other_machine.ours,
             "spark.executor.memory": "512m",
         }
-        driver = Driver("tests.crash.driver", tmp_path / "driver.log", environment, conf)
-        try:
-            job = {"options": options, "checkpoint": str(tmp_path / "checkpoint"), "sink": str(tmp_path / "sink")}
-            driver.run(job)
+        running = driver(conf=conf).run({**job, "options": options})
 
-            def seen() -> bool:
-                assert driver.is_running, driver.output[-5000:]
-                with suppress(OSError):
-                    found = series(url)
-                    current = of(found, "source_current_offset", query="there", topic=topic)
-                    records = of(found, "source_records_total", query="there", topic=topic)
-                    if can_report:
-                        return (current, records) == (_RECORDS, _RECORDS)
-                    return current == _RECORDS and of(found, "source_pending_records", query="there") == 0
-                return False
+        def seen() -> bool:
+            assert running.is_running, running.output[-5000:]
+            with suppress(OSError):
+                found = series(url)
+                current = of(found, "source_current_offset", query="there", topic=topic)
+                records = of(found, "source_records_total", query="there", topic=topic)
+                if can_report:
+                    return (current, records) == (_RECORDS, _RECORDS)
+                return current == _RECORDS and of(found, "source_pending_records", query="there") == 0
+            return False
 
-            wait_until(seen, 120, "the metrics")
-            found = series(url)
-            assert of(found, "source_tasks_total", query="there") == (1 if can_report else None)  # never heard: unknown
-            emitted = of(found, "source_emit_event_time_lag_seconds", query="there")
-            assert (emitted is not None) == can_report
-        finally:
-            driver.kill()
+        wait_until(seen, 120, "the metrics")
+        found = series(url)
+        assert of(found, "source_tasks_total", query="there") == (1 if can_report else None)  # never heard: unknown
+        emitted = of(found, "source_emit_event_time_lag_seconds", query="there")
+        assert (emitted is not None) == can_report
+        running.kill()

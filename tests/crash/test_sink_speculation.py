@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.sink_world import World, environment
+from tests.crash.sink_world import World
 from tests.crash.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
@@ -31,7 +31,7 @@ def test_a_second_attempt_while_the_first_one_hangs(
     hosts = ("127.0.0.1", "127.0.0.2")
     with (
         World({"a": cluster_a, "b": cluster_b}, tmp_path, "speculation", drivers=0) as world,
-        StandaloneCluster(tmp_path, environment(world.traps), hosts) as spark,
+        StandaloneCluster(tmp_path, world.environment, hosts) as spark,
     ):
         driver = world.start(conf={**SPECULATION, "spark.master": spark.address})
         for point in ("task-before-flush", "task-prepared"):

@@ -13,35 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.testing import BrokerError, KafkaBroker, broker, produce, wait_until
 from dynamic_kafka.testing.configuration import free_ports
+from tests.brokers import bounds, committed, to_the_end
 from tests.spark.tables import FOR_EVER
 
 pytestmark = pytest.mark.broker
-
-
-def _messages(bootstrap_servers: str, topic: str, count: int, *, isolation: str = "read_committed") -> list[Message]:
-    """The first `count` messages of a topic's partition 0; fewer if they do not come within 20 s."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "isolation.level": isolation,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        return consumer.consume(count, timeout=20)
-    finally:
-        consumer.close()
-
-
-def _values(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None]:
-    return [message.value() for message in _messages(bootstrap_servers, topic, count)]
 
 
 def _accepts(bootstrap_servers: str) -> bool:
@@ -68,8 +48,8 @@ def test_two_clusters_at_once_keep_their_records_apart(
     name = topic(cluster_a, cluster_b)
     produce(cluster_a.bootstrap_servers, name, [(None, "a1"), (None, "a2")])
     produce(cluster_b.bootstrap_servers, name, [(None, "b1")])
-    assert _values(cluster_a.bootstrap_servers, name, 2) == [b"a1", b"a2"]
-    assert _values(cluster_b.bootstrap_servers, name, 1) == [b"b1"]
+    assert committed(cluster_a, name) == ["a1", "a2"]
+    assert committed(cluster_b, name) == ["b1"]
 
 
 def test_produce_sets_partition_time_and_headers(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
@@ -83,7 +63,7 @@ def test_produce_sets_partition_time_and_headers(cluster_a: KafkaBroker, topic: 
         timestamp_ms=1_657_256_176_000,
         headers=[("h", b"1"), ("none", None)],
     )
-    first, second = _messages(cluster_a.bootstrap_servers, name, 2)
+    first, second = to_the_end(cluster_a.bootstrap_servers, [TopicPartition(name, 0, 0)])
     assert [(m.key(), m.value()) for m in (first, second)] == [(b"k", None), (None, b"v")]
     assert first.timestamp()[1] == 1_657_256_176_000
     assert first.headers() == [("h", b"1"), ("none", None)]
@@ -94,8 +74,9 @@ def test_produce_in_a_transaction(cluster_a: KafkaBroker, topic: Callable[..., s
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, "gone")], transactional="abort")
     produce(cluster_a.bootstrap_servers, name, [(None, "here")], transactional="commit")
-    assert _values(cluster_a.bootstrap_servers, name, 1) == [b"here"]
-    everything = _messages(cluster_a.bootstrap_servers, name, 2, isolation="read_uncommitted")
+    assert committed(cluster_a, name) == ["here"]
+    all_of_it = {"isolation.level": "read_uncommitted"}
+    everything = to_the_end(cluster_a.bootstrap_servers, [TopicPartition(name, 0, 0)], **all_of_it)
     assert [m.value() for m in everything] == [b"gone", b"here"]
 
 
@@ -124,16 +105,7 @@ def test_retention_takes_seconds(cluster_a: KafkaBroker, topic: Callable[..., st
     """Records past their retention are gone within seconds, so that tests can wait for it."""
     name = topic(cluster_a, config={"retention.ms": "1"})
     produce(cluster_a.bootstrap_servers, name, [(None, "old")], timestamp_ms=1)
-    consumer = Consumer({"bootstrap.servers": cluster_a.bootstrap_servers, "group.id": "test"})
-
-    def low_watermark() -> int:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=10)
-        return low
-
-    try:
-        wait_until(lambda: low_watermark() == 1, 20, "the record's deletion by retention")
-    finally:
-        consumer.close()
+    wait_until(lambda: bounds(cluster_a, name) == (1, 1), 20, "the record's deletion by retention")
 
 
 @pytest.mark.parametrize("end", [KafkaBroker.kill, KafkaBroker.stop])
@@ -149,7 +121,7 @@ def test_records_survive_a_crash_and_a_stop(
     mortal.restart()
     assert mortal.is_running
     assert mortal.bootstrap_servers == address
-    assert _values(address, name, 1) == [b"kept"]
+    assert committed(mortal, name) == ["kept"]
 
 
 def test_a_paused_broker_is_silent_until_resumed(mortal: KafkaBroker) -> None:
@@ -214,7 +186,7 @@ def test_a_given_folder_is_kept_and_used_again(tmp_path: Path) -> None:
         first.create_topic("t")
         produce(first.bootstrap_servers, "t", [(None, "kept")])
     with KafkaBroker(log_dir=tmp_path / "kafka", heap="128m") as second:
-        assert _values(second.bootstrap_servers, "t", 1) == [b"kept"]
+        assert committed(second, "t") == ["kept"]
 
 
 @pytest.mark.slow

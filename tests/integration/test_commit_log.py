@@ -9,11 +9,12 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, TransactionError
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -26,7 +27,7 @@ from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.sink.log.records import encode
 from dynamic_kafka.sink.settings import Destination, LogPlace, SinkSettings
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.brokers import grant
+from tests.brokers import bounds
 
 pytestmark = pytest.mark.broker
 
@@ -40,25 +41,23 @@ PLACES = ("c/log",)
 @pytest.fixture
 def connect() -> Iterator[Open]:
     """Opens logs, and closes them after the test."""
-    logs: list[CommitLog] = []
+    with ExitStack() as stack:
 
-    def make(
-        broker: KafkaBroker | Mapping[str, str],
-        topic: str,
-        *,
-        replication: int | None = None,
-        timeout_ms: int = TIMEOUT_MS,
-    ) -> CommitLog:
-        properties = broker.client_properties() if isinstance(broker, KafkaBroker) else broker
-        logs.append(CommitLog("c", properties, topic, timeout_ms=timeout_ms))
-        if not logs[-1].topic.exists():
-            logs[-1].topic.create(replication)
-        logs[-1].topic.check()
-        return logs[-1]
+        def make(
+            broker: KafkaBroker | Mapping[str, str],
+            topic: str,
+            *,
+            replication: int | None = None,
+            timeout_ms: int = TIMEOUT_MS,
+        ) -> CommitLog:
+            properties = broker.client_properties() if isinstance(broker, KafkaBroker) else broker
+            log = stack.enter_context(closing(CommitLog("c", properties, topic, timeout_ms=timeout_ms)))
+            if not log.topic.exists():
+                log.topic.create(replication)
+            log.topic.check()
+            return log
 
-    yield make
-    for log in logs:
-        log.close()
+        yield make
 
 
 def after(chain: Chain, name: str) -> Record:
@@ -66,17 +65,6 @@ def after(chain: Chain, name: str) -> Record:
     return Record(
         name, chain.offset, replace(chain.state, chain="x", generation=chain.state.generation + 1, places=PLACES)
     )
-
-
-def bounds(broker: KafkaBroker, topic: str) -> tuple[int, int]:
-    """The log's first offset, and its end."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "log_level": 3})
-    try:
-        found: tuple[int, int] | None = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
-    finally:
-        consumer.close()
-    assert found is not None
-    return found
 
 
 # --- the topic ----------------------------------------------------------------------------------------------------------
@@ -148,26 +136,6 @@ def test_a_topic_that_cannot_be_made(cluster_a: KafkaBroker, topic: Topic, conne
 
 
 # --- appending ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_read_is_what_was_appended(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """Every part of the state goes through the topic."""
-    name = topic()
-    state = State(
-        chain="x",
-        generation=3,
-        status="decided",
-        identity="app/ä",
-        batch=7,
-        transactions=(Transaction("a", "p.dk-0123456789ab-0", 2**40, 12),),
-        clusters={"a": {"bootstrap.servers": "h:1"}},
-        applied={"app/ä": 7, "other": 0},
-        places=PLACES,
-    )
-    log = connect(cluster_a, name)
-    log.append(Record("r", -1, state))
-    for reader in (log, connect(cluster_a, name)):
-        assert reader.read() == Chain(0, state, {"r": 0})
 
 
 def test_processes_that_race_for_each_generation(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
@@ -245,18 +213,6 @@ def test_a_decision_of_many_transactions(cluster_a: KafkaBroker, topic: Topic, c
     assert connect(cluster_a, name).read().state.transactions == some
 
 
-def test_a_decision_that_is_too_large(cluster_a: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """A topic that was made by hand may allow little: nothing is decided, and the error says what to raise."""
-    name = topic(cluster_a, config=SETTINGS | {"max.message.bytes": "2000"})
-    log = connect(cluster_a, name)
-    some = tuple(Transaction("east", f"p.dk-{n % 9:012x}-{n}", 4711 + 7 * n, n % 5) for n in range(1_000))
-    with pytest.raises(
-        TransactionError, match=r"a decision about 1000 transactions .* raise the topic's max\.message\.bytes"
-    ):
-        log.append(Record("r", -1, State("x", 1, "decided", transactions=some, places=PLACES)))
-    assert log.read() == Chain()
-
-
 # --- its place ----------------------------------------------------------------------------------------------------------
 
 
@@ -293,19 +249,6 @@ def test_the_log_is_found_while_clusters_come_and_go(
     assert place(a=cluster_a, b=cluster_b) == moved
     with pytest.raises(TransactionError, match=r"on cluster 'b'.*according to cluster 'a'"):
         place(a=cluster_a)
-
-
-def test_a_log_that_may_not_be_trimmed(secured: KafkaBroker, topic: Topic, connect: Open) -> None:
-    """Without Delete it would grow until no driver can start: it is an error at the first claim."""
-    name = topic(secured, config=SETTINGS)
-    allowed = [AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ, AclOperation.WRITE]
-    grant(secured, "writer", ResourceType.TOPIC, name, *allowed)
-    with pytest.raises(
-        ConfigurationError, match=f"'{name}' cannot be trimmed .*User:writer may not Delete topic '{name}'"
-    ):
-        connect(secured.client_properties("writer"), name)
-    grant(secured, "writer", ResourceType.TOPIC, name, AclOperation.DELETE)
-    assert connect(secured.client_properties("writer"), name).read() == Chain()
 
 
 # --- trimming -----------------------------------------------------------------------------------------------------------

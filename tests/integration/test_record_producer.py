@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -42,19 +42,16 @@ def cluster() -> Iterator[MockCluster]:
 @pytest.fixture
 def open_at() -> Iterator[Open]:
     """A function that opens a producer at a cluster, with librdkafka's properties."""
-    opened: list[ClusterClients] = []
+    with ExitStack() as stack:
 
-    def at(servers: str, **config: str) -> tuple[RecordProducer, ClusterClients]:
-        properties = {"bootstrap.servers": servers, "allow.auto.create.topics": "true"}
-        fixed = {"delivery.report.only.error": True, "queue.buffering.max.ms": "0"}
-        fixed |= {name.replace("_", "."): value for name, value in config.items()}
-        clients = ClusterClients(properties, producer=ClientSettings({}, fixed))
-        opened.append(clients)
-        return RecordProducer(clients), clients
+        def at(servers: str, **config: str) -> tuple[RecordProducer, ClusterClients]:
+            properties = {"bootstrap.servers": servers, "allow.auto.create.topics": "true"}
+            fixed = {"delivery.report.only.error": True, "queue.buffering.max.ms": "0"}
+            fixed |= {name.replace("_", "."): value for name, value in config.items()}
+            clients = stack.enter_context(closing(ClusterClients(properties, producer=ClientSettings({}, fixed))))
+            return RecordProducer(clients), clients
 
-    yield at
-    for clients in opened:
-        clients.close()
+        yield at
 
 
 def no_room() -> None:
@@ -374,7 +371,7 @@ def test_failures_are_counted_by_task(cluster: MockCluster, open_at: Open) -> No
     wait_until(lambda: producer.flush(0.1) == 0, 10, "the reports")
     found = sorted(producer.failures(), key=lambda failures: failures.task)
     assert [(f.task, f.records) for f in found] == [(7, 3), (8, 4)]
-    topic_of_it, partition, key_bytes, error = found[0].first
+    error, topic_of_it, partition, key_bytes = found[0].first
     assert (topic_of_it, key_bytes, error.code()) == (topic, 3, KafkaError._PURGE_QUEUE)
     assert partition in range(4)
     assert producer.failures() == []

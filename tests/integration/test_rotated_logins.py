@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.kafka import logins
 from dynamic_kafka.kafka.transactions.client import TransactionClient
-from dynamic_kafka.metadata.services import InMemoryMetadataService
 from dynamic_kafka.sink import transactional_producers
 from dynamic_kafka.sink.log.commit_log import CommitLog
 from dynamic_kafka.sink.log.records import Pointer
 from dynamic_kafka.sink.producers import ClusterProducer
-from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.settings import Destination, WriteTask
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.testing import KafkaBroker
+from tests.security.tries import sink
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -63,28 +61,30 @@ def rotated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rotated]:
         yield Rotated(broker, tmp_path_factory.mktemp("secrets") / "password")
 
 
-def ask_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
-    """Read a commit log."""
+def log_of(rotated: Rotated) -> CommitLog:
+    """A commit log, whose topic exists."""
     log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
     if not log.topic.exists():
         log.topic.create(1)
+    return log
+
+
+def ask_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Read a commit log."""
+    log = log_of(rotated)
     return log.read, log.close
 
 
 def append_to_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
     """Append to a commit log."""
-    _, close = ask_log(rotated)
-    close()
-    log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
+    log = log_of(rotated)
     return lambda: log.append(Pointer("cluster-id,log", "c")), log.close
 
 
 def read_known_part_of_log(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
     """Read a commit log whose end was reported before."""
-    append, close = append_to_log(rotated)
-    append()
-    close()
-    log = CommitLog("c", rotated.properties, "log", timeout_ms=TIMEOUT_MS)
+    log = log_of(rotated)
+    log.append(Pointer("cluster-id,log", "c"))
     bounds = log._bounds()
     log._bounds = lambda: bounds  # type: ignore[method-assign]
 
@@ -110,8 +110,7 @@ def ask_topic(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None
 
 def begin_transaction(rotated: Rotated) -> tuple[Callable[[], object], Callable[[], None]]:
     """Begin and abort a transaction with a new producer."""
-    settings = SinkSettings(service=InMemoryMetadataService, stream="s", guarantee="exactly-once", prefix="rotated")
-    task = WriteTask({"c": Destination(rotated.properties)}, settings, "chain", 1)
+    task = WriteTask({"c": Destination(rotated.properties)}, sink("exactly-once"), "chain", 1)
 
     def begin() -> None:
         with TransactionalProducers(task) as producers:
@@ -165,15 +164,3 @@ def test_the_cluster_is_late(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) 
         timer.join()
     finally:
         close()
-
-
-def test_a_first_login_that_is_wrong_is_an_error_at_once(rotated: Rotated, tmp_path: Path) -> None:
-    """Nothing says that it was ever right."""
-    wrong = tmp_path / "password"
-    wrong.write_text("wrong")
-    log = CommitLog("c", rotated.properties | {"sasl.password": f"${{file:{wrong}}}"}, "log", timeout_ms=TIMEOUT_MS)
-    began = time.monotonic()
-    with pytest.raises(ClusterUnavailableError, match="refuses the login"):
-        log.read()
-    assert time.monotonic() - began < 5
-    log.close()

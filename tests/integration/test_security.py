@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from dynamic_kafka.errors import ClusterUnavailableError
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import SECURED_USERS, grant
-from tests.engine import MetadataFile, Query, part, read_all
+from tests.engine import Query, read_all
 from tests.security.tries import read_values, sink, write_value
 
 pytestmark = pytest.mark.broker
@@ -116,29 +116,6 @@ def test_a_wrong_password_is_told_at_once_and_tried_once_or_twice(secured: Kafka
             attempt()
         assert time.monotonic() - began < 5
         assert "hunter2" not in str(caught.value)
-
-
-def test_one_stream_over_clusters_with_different_logins(
-    cluster_a: KafkaBroker, secured: KafkaBroker, topic: Topic, tmp_path: Path
-) -> None:
-    """Each cluster of the metadata has security of its own; the login of one is not used for another."""
-    name = topic(cluster_a, secured)
-    login = secured.client_properties("admin")
-    write_value(name, login, "secured", sink())
-    produce(cluster_a.bootstrap_servers, name, [(None, b"plain")])
-    file = MetadataFile(tmp_path / "streams.yaml")
-    servers = login.pop("bootstrap.servers")
-    file.write(
-        s={
-            "plain": part(cluster_a, name),
-            "secured": {"bootstrapServers": servers, "topics": [name], "properties": login},
-        }
-    )
-    query = Query(file.options())
-    query.run_until_rows(2)
-    assert query.values() == ["plain", "secured"]
-    assert {row["cluster"] for row in query.rows} == {"plain", "secured"}
-    query.close()
 
 
 def test_the_last_batch_of_available_now_is_committed(cluster_a: KafkaBroker, topic: Topic) -> None:

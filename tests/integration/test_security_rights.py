@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ def test_rights_to_read(world: World) -> None:
 def test_rights_to_commit_the_offsets_of_a_group(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """With Read on the topic and on the group, offsets are committed, and another query starts from them."""
     world.allow(*COMMITS)
-    given = {"subscribe": world.topic, "properties.group.id": GROUP, **_properties(world.properties)}
+    given = {"subscribe": world.topic, "properties.group.id": GROUP, **with_prefix(world.properties)}
     with caplog.at_level(logging.WARNING, "dynamic_kafka"):
         first = Query(given)
         first.run_until_rows(1)
@@ -203,7 +203,7 @@ def test_a_group_without_describe(world: World) -> None:
 def test_a_group_without_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Commits fail in a thread of their own, which says so; the query reads on."""
     world.allow(*READ, Right(ResourceType.GROUP, AclOperation.DESCRIBE, "the group"))
-    query = Query({"subscribe": world.topic, "properties.group.id": GROUP, **_properties(world.properties)})
+    query = Query({"subscribe": world.topic, "properties.group.id": GROUP, **with_prefix(world.properties)})
     query.run_until_rows(1)
     with caplog.at_level(logging.WARNING, "dynamic_kafka"):
         query.step()
@@ -213,10 +213,6 @@ def test_a_group_without_read(world: World, caplog: pytest.LogCaptureFixture) ->
     query.close()
     assert f"User:{USER} may not" in said
     check_row("rights", "commit group offsets: Read on the group", normal(said.replace(world.topic, "orders")))
-
-
-def _properties(given: Mapping[str, str]) -> dict[str, str]:
-    return {f"properties.{key}": value for key, value in given.items()}
 
 
 def test_writing_without_write(world: World) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Message, TopicPartition
-from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from dynamic_kafka.errors import ClusterUnavailableError, DeliveryError, RowError
@@ -27,19 +27,12 @@ from dynamic_kafka.sink.report import TaskReport, Volume
 from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
-from tests.brokers import SECURED_USERS, grant, revoke_all, to_the_end
+from tests.brokers import to_the_end
+from tests.unit.sink.test_sink_records import TYPES
+from tests.unit.sink.test_sink_records import batch as batch_of
 
 pytestmark = pytest.mark.broker
 
-TYPES: Mapping[str, pa.DataType] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "cluster": pa.string(),
-}
 CREATE = {"allow.auto.create.topics": "true"}  # how topics come to be on a mock cluster
 
 
@@ -52,9 +45,8 @@ def pool() -> Iterator[None]:
 
 
 def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
-    """A batch, given by columns."""
-    schema = pa.schema([(name, TYPES[name]) for name in columns])
-    return pa.RecordBatch.from_pydict(dict(columns), schema=schema)
+    """A batch, given by columns; its values are bytes."""
+    return batch_of({**TYPES, "value": pa.binary()}, **columns)
 
 
 def task_to(destinations: Mapping[str, Destination], **wishes: Any) -> WriteTask:
@@ -282,32 +274,6 @@ def test_a_topic_that_is_deleted(cluster_a: KafkaBroker, topic: Callable[..., st
     assert error.topic == name
 
 
-def test_not_authorized(secured: KafkaBroker, topic: Callable[..., str]) -> None:
-    """Neither to see a topic, nor to write to it; a wrong password is told at once, and not shown."""
-    name = topic(secured)
-    revoke_all(secured, "reader")
-    task = task_to({"east": Destination(secured.client_properties("reader"), name)})
-    error = undelivered(task, rows(value=[b"v"]))
-    assert (error.code, error.topic) == ("TOPIC_AUTHORIZATION_FAILED", name)
-    grant(secured, "reader", ResourceType.TOPIC, name, AclOperation.DESCRIBE)
-    error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
-    assert (error.code, error.topic) == ("CLUSTER_AUTHORIZATION_FAILED", None)
-    assert "User:reader may not Write topic" in str(error)
-    # Who may write anywhere may do so idempotently.
-    grant(secured, "reader", ResourceType.TOPIC, topic(secured), AclOperation.WRITE)
-    error = undelivered(task, rows(key=[b"k"], value=[b"v"]))
-    assert (error.code, error.topic, error.key_bytes) == ("TOPIC_AUTHORIZATION_FAILED", name, 1)
-    assert f"User:reader may not Describe and Write topic '{name}'; grant it with kafka-acls.sh" in str(error)
-
-    wrong = {**secured.client_properties("admin")}
-    wrong["sasl.jaas.config"] = wrong["sasl.jaas.config"].replace(SECURED_USERS["admin"], "hunter2")
-    with pytest.raises(
-        ClusterUnavailableError, match=r"'east' refuses the login.*Invalid username or password"
-    ) as raised:
-        run(task_to({"east": Destination(wrong, name)}), rows(value=[b"v"]))
-    assert "hunter2" not in str(raised.value)
-
-
 def test_a_broker_that_stops_answering(mortal: KafkaBroker, topic: Callable[..., str]) -> None:
     """After delivery.timeout.ms the records are given up; the client is let go of at once, and the next task's is new."""
     name = topic(mortal)
@@ -415,28 +381,3 @@ def test_the_end_of_the_process_sends_the_rest() -> None:
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
         assert values(cluster.bootstrap_servers, "t") == [b"v"]
-
-
-def test_a_transactional_producer(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
-    """Exactly-once brings its own producers: `write` and `flush` are the same. What is not committed is not seen."""
-    name = topic(cluster_a)
-    task = one_cluster(cluster_a.bootstrap_servers, name)
-    properties = task.destinations["east"].properties
-    own = ClusterProducer("east", properties, {"transactional.id": name})
-    own.client.init_transactions(30)
-
-    class Transactional:
-        """Hands out the one producer."""
-
-        def producer(self, cluster: str) -> ClusterProducer:
-            """The one."""
-            assert cluster == "east"
-            return own
-
-    for value in (b"first", b"second"):
-        own.client.begin_transaction()
-        written = write(iter([rows(value=[value])]), task, Transactional(), task_number=0)
-        assert flush(written).total.records == 1
-        own.client.abort_transaction(20)
-    assert values(cluster_a.bootstrap_servers, name) == []
-    own.close()

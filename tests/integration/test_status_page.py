@@ -7,9 +7,9 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -21,7 +21,7 @@ from dynamic_kafka.observe.reports import ClusterReport
 from dynamic_kafka.observe.server import MetricsServer
 from dynamic_kafka.testing import wait_until
 from tests.browser import CHROMIUM, Browser
-from tests.observed import cluster, source, worker
+from tests.observed import cluster, serving, source, worker
 from tests.staged import HOSTILE, STATES, running
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: scripts/get-observers")
@@ -57,30 +57,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield found
 
 
-class Serve(Protocol):
-    """Starts a server with a model."""
-
-    def __call__(self, model: Model) -> MetricsServer:
-        """Return the server."""
-        ...
+Serve = Callable[[Model], MetricsServer]
+"""Starts a server with a model."""
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start servers, and stop them at the end."""
-    servers: list[MetricsServer] = []
-
-    def start(model: Model) -> MetricsServer:
-        server = MetricsServer("127.0.0.1", 0)
-        server._model = model
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        servers.append(server)
-        return server
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as stack:
+        yield lambda model: stack.enter_context(serving(model))
 
 
 def now_ms() -> int:

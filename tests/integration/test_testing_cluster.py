@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from dynamic_kafka.testing import KafkaCluster, produce
+from tests.brokers import committed
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -19,15 +19,6 @@ def cluster() -> Iterator[KafkaCluster]:
         yield started
 
 
-def _values(cluster: KafkaCluster, topic: str, count: int) -> list[bytes | None]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused", "log_level": 0})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
-    finally:
-        consumer.close()
-
-
 def test_another_broker_leads_when_the_leader_is_killed(cluster: KafkaCluster) -> None:
     """What was acknowledged is still there, and the killed broker comes back as a replica."""
     cluster.create_topic("survives")
@@ -36,7 +27,7 @@ def test_another_broker_leads_when_the_leader_is_killed(cluster: KafkaCluster) -
     first.kill()
     produce(cluster.bootstrap_servers, "survives", [(None, "after")], transactional="commit")
     assert cluster.leader("survives") is not first
-    assert _values(cluster, "survives", 2) == [b"before", b"after"]
+    assert committed(cluster, "survives") == ["before", "after"]
     first.start()
     cluster.wait_until_in_sync()
 
@@ -48,4 +39,4 @@ def test_a_rolling_restart_keeps_addresses_and_records(cluster: KafkaCluster) ->
     addresses = cluster.bootstrap_servers
     cluster.rolling_restart()
     assert cluster.bootstrap_servers == addresses
-    assert _values(cluster, "rolls", 1) == [b"v"]
+    assert committed(cluster, "rolls") == ["v"]

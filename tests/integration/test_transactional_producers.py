@@ -10,29 +10,29 @@ import textwrap
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DeliveryError
-from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient, TransactionState
-from dynamic_kafka.metadata.services import InMemoryMetadataService
+from dynamic_kafka.kafka.transactions.client import EndResult, TransactionClient
 from dynamic_kafka.observe.settings import MetricsSettings
 from dynamic_kafka.sink import transactional_producers as module
 from dynamic_kafka.sink.log.chain import Transaction
 from dynamic_kafka.sink.producers import ClusterProducer
-from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
+from dynamic_kafka.sink.settings import Destination, WriteTask
 from dynamic_kafka.sink.tally import client_numbers_of
 from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.sink.transactional_producers import TransactionalProducers
 from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.brokers import grant, to_the_end
+from tests.brokers import committed, grant, open_transactions
+from tests.security.tries import sink
 
 pytestmark = pytest.mark.broker
 
@@ -45,14 +45,7 @@ def _reused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def task_to(broker: KafkaBroker, user: str | None = None) -> WriteTask:
     """A task that may write to any topic, with a prefix of its own."""
-    prefix = f"transactional-{uuid.uuid4().hex}"
-    settings = SinkSettings(
-        service=InMemoryMetadataService,
-        stream="s",
-        guarantee="exactly-once",
-        prefix=prefix,
-    )
-    return WriteTask({"east": Destination(broker.client_properties(user))}, settings, "chain", 1)
+    return WriteTask({"east": Destination(broker.client_properties(user))}, sink("exactly-once"), "chain", 1)
 
 
 def batch(*topics: str) -> pa.RecordBatch:
@@ -60,13 +53,19 @@ def batch(*topics: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"topic": list(topics), "value": [b"v"] * len(topics)})
 
 
-def open_transactions(broker: KafkaBroker, task: WriteTask) -> list[str]:
-    """The transactional ids of a task's prefix with an open transaction."""
-    client = TransactionClient("east", broker.client_properties(), timeout_ms=20_000)
-    try:
-        return [name for name in client.list_open() if belongs_to(task.settings.prefix, name)]
-    finally:
-        client.close()
+def prepare(task: WriteTask, topic: str) -> Transaction:
+    """A task that writes a row: its transaction, which is open."""
+    with TransactionalProducers(task) as producers:
+        flush(write(iter([batch(topic)]), task, producers, task_number=0))
+        (prepared,) = producers.prepare()
+    return prepared
+
+
+def end(broker: KafkaBroker, *prepared: Transaction) -> None:
+    """Commit transactions, as the driver does."""
+    ends = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in prepared]
+    with closing(TransactionClient("east", broker.client_properties(), timeout_ms=20_000)) as client:
+        assert set(client.end_all(ends, commit=True)) <= {EndResult.DONE, EndResult.CONCURRENT}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_a_topic_that_may_not_be_written_to(guarded: KafkaBroker, when: str) -> 
     assert str(raised.value).startswith(
         "Cluster 'east', topic 'forbidden': User:writer may not Describe and Write topic 'forbidden'; grant it"
     )
-    wait_until(lambda: not open_transactions(guarded, task), 20, "the abort")
+    wait_until(lambda: not open_transactions(guarded, task.settings.prefix), 20, "the abort")
 
 
 @pytest.mark.slow
@@ -126,16 +125,9 @@ def test_a_refused_login_is_an_error_in_seconds(guarded: KafkaBroker) -> None:
 def test_producers_of_earlier_batches_are_let_go(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
     """Their transactions are settled when a later batch runs; a worker keeps one that is ready."""
     name, task = topic(cluster_a), task_to(cluster_a)
-    client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
     before = _clients()
     for generation in range(1, 9):
-        task = replace(task, generation=generation)
-        with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=0))
-            (prepared,) = producers.prepare()
-        ended = client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
-        assert ended in (EndResult.DONE, EndResult.CONCURRENT)
-    client.close()
+        end(cluster_a, prepare(replace(task, generation=generation), name))
     wait_until(lambda: _clients() - before <= 2, 20, "the end of the others")
 
 
@@ -174,13 +166,13 @@ def test_dead_letters_are_in_the_transaction(cluster_a: KafkaBroker, topic: Call
         report = flush(write(iter([rows]), task, producers, task_number=0))
         (prepared,) = producers.prepare()
     assert (report.dead_letters, report.rows) == (1, 2)
-    wait_until(lambda: open_transactions(cluster_a, task) == [prepared.transactional_id], 20, "the abort")
+    wait_until(
+        lambda: open_transactions(cluster_a, task.settings.prefix) == [prepared.transactional_id], 20, "the abort"
+    )
     assert (committed(cluster_a, name), committed(cluster_a, letters)) == ([], [])
-    client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
-    client.end(prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, commit=True)
-    client.close()
+    end(cluster_a, prepared)
     wait_until(lambda: len(committed(cluster_a, name)) == 1, 20, "the commit")
-    assert b"".join(part.value() or b"" for part in committed(cluster_a, letters)) == bytes(2_000_000)
+    assert "".join(committed(cluster_a, letters)) == "\0" * 2_000_000
 
 
 def test_a_task_that_fails_leaves_no_open_transaction(cluster_a: KafkaBroker, topic: Callable[..., str]) -> None:
@@ -195,7 +187,7 @@ def test_a_task_that_fails_leaves_no_open_transaction(cluster_a: KafkaBroker, to
     for number in range(40):
         with pytest.raises(ZeroDivisionError), TransactionalProducers(task) as producers:
             write(failing(number / 20_000), task, producers, task_number=0)
-    wait_until(lambda: not open_transactions(cluster_a, task), 20, "the aborts")
+    wait_until(lambda: not open_transactions(cluster_a, task.settings.prefix), 20, "the aborts")
 
 
 def test_an_abort_that_fails_hides_no_error_and_no_cluster(
@@ -206,10 +198,10 @@ def test_an_abort_that_fails_hides_no_error_and_no_cluster(
     task = replace(task, destinations=dict.fromkeys(("east", "west"), task.destinations["east"]))
     before = _clients()
 
-    def end(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LookupError("an error of some library")
 
-    monkeypatch.setattr(TransactionClient, "end", end)
+    monkeypatch.setattr(TransactionClient, "end", fail)
 
     def failing() -> Iterator[pa.RecordBatch]:
         for place in ("east", "west"):
@@ -242,18 +234,11 @@ def test_many_tasks_of_a_batch_in_one_worker(cluster_a: KafkaBroker, topic: Call
     clients, files = _clients(), _open_files()
     prepared: list[Transaction] = []
     for _ in range(30):
-        with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=0))
-            prepared += producers.prepare()
+        prepared.append(prepare(task, name))
         assert _clients() - clients <= 4
     assert _open_files() - files < 60
-    assert len({transaction.transactional_id for transaction in prepared}) == 30
-    client = TransactionClient("east", cluster_a.client_properties(), timeout_ms=20_000)
-    ids = [transaction.transactional_id for transaction in prepared]
-    assert {found.state for found in client.describe(ids).values() if found} == {TransactionState.ONGOING}
-    ends = [(t.transactional_id, t.producer_id, t.producer_epoch) for t in prepared]
-    assert set(client.end_all(ends, commit=True)) <= {EndResult.DONE, EndResult.CONCURRENT}
-    client.close()
+    assert sorted(t.transactional_id for t in prepared) == sorted(open_transactions(cluster_a, task.settings.prefix))
+    end(cluster_a, *prepared)
     wait_until(lambda: len(committed(cluster_a, name)) == 30, 20, "the markers of all transactions")
 
 
@@ -265,16 +250,11 @@ def test_a_producer_that_no_task_needs_is_closed(
     monkeypatch.setattr(module._ready, "_idle_limit_s", 0.5)
     name, task = topic(cluster_a), task_to(cluster_a)
     before = _clients()
-    with TransactionalProducers(task) as producers:
-        flush(write(iter([batch(name)]), task, producers, task_number=0))
-        (prepared,) = producers.prepare()
+    prepared = prepare(task, name)
     wait_until(lambda: _clients() <= before and not module._preparing, 30, "the end of both")
     assert len(module._ready) == 0
-    assert prepared.transactional_id in open_transactions(cluster_a, task)
-    with TransactionalProducers(replace(task, generation=2)) as producers:
-        flush(write(iter([batch(name)]), task, producers, task_number=0))
-        (again,) = producers.prepare()
-    assert again.transactional_id == prepared.transactional_id
+    assert prepared.transactional_id in open_transactions(cluster_a, task.settings.prefix)
+    assert prepare(replace(task, generation=2), name).transactional_id == prepared.transactional_id
 
 
 def test_a_worker_of_one_task_makes_nothing_ready(
@@ -285,10 +265,7 @@ def test_a_worker_of_one_task_makes_nothing_ready(
     name, task = topic(cluster_a), task_to(cluster_a)
     before = _clients()
     for number in range(3):
-        with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=number))
-            (prepared,) = producers.prepare()
-        assert prepared.transactional_id.endswith(f"-{number}")
+        assert prepare(task, name).transactional_id.endswith(f"-{number}")
         assert not module._preparing
         assert _clients() <= before
 
@@ -301,9 +278,7 @@ def test_an_id_whose_file_is_deleted_is_not_used(
     name, task = topic(cluster_a), task_to(cluster_a)
     taken: list[str] = []
     for _ in range(2):
-        with TransactionalProducers(task) as producers:
-            flush(write(iter([batch(name)]), task, producers, task_number=0))
-            taken += [transaction.transactional_id for transaction in producers.prepare()]
+        taken.append(prepare(task, name).transactional_id)
         wait_until(lambda: not module._preparing, 20, "the next producer")
         for folder in tmp_path.iterdir():
             shutil.rmtree(folder)
@@ -419,11 +394,6 @@ def test_a_changed_secret_makes_another_producer(guarded: KafkaBroker, monkeypat
         ready.append(ours[-1].producer)
     assert used[1] is ready[0]
     assert used[2] not in ready
-
-
-def committed(broker: KafkaBroker, topic: str) -> list[Message]:
-    """What read_committed shows of a topic with one partition."""
-    return list(to_the_end(broker.bootstrap_servers, [TopicPartition(topic, 0, 0)]))
 
 
 def _clients() -> int:

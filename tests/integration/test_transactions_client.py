@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
 from dynamic_kafka.kafka.transactions.client import (
@@ -23,14 +18,8 @@ from dynamic_kafka.kafka.transactions.client import (
     TransactionDescription,
     TransactionState,
 )
-from dynamic_kafka.metadata.services import InMemoryMetadataService
-from dynamic_kafka.sink.producers import PooledProducers
-from dynamic_kafka.sink.settings import Destination, SinkSettings, WriteTask
-from dynamic_kafka.sink.writer import flush, write
 from dynamic_kafka.testing import KafkaBroker, MockCluster, wait_until
 from tests.brokers import committed, leave_open
-from tests.engine import read_batch
-from tests.web import Answer, Request, WebServer
 
 pytestmark = pytest.mark.broker
 
@@ -44,15 +33,12 @@ STORES = Path(__file__).parents[1] / "stores"
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Makes clients of the cluster `c`, and closes them after the test."""
-    clients: list[TransactionClient] = []
+    with ExitStack() as stack:
 
-    def make(properties: Mapping[str, str], timeout_ms: int = TIMEOUT_MS) -> TransactionClient:
-        clients.append(TransactionClient("c", properties, timeout_ms=timeout_ms))
-        return clients[-1]
+        def make(properties: Mapping[str, str], timeout_ms: int = TIMEOUT_MS) -> TransactionClient:
+            return stack.enter_context(closing(TransactionClient("c", properties, timeout_ms=timeout_ms)))
 
-    yield make
-    for client in clients:
-        client.close()
+        yield make
 
 
 @pytest.fixture
@@ -231,24 +217,15 @@ def test_brokers_before_3_0_are_told_apart(connect: Connect) -> None:
 
 @pytest.fixture(scope="module")
 def tls() -> Iterator[KafkaBroker]:
-    """SASL_SSL with several mechanisms, and ACLs: the user `admin` may do everything, `bob` nothing."""
-    jaas = "org.apache.kafka.common.security"
+    """SASL_SSL with the mechanism PLAIN, and ACLs: the user `admin` may do everything, `bob` nothing."""
     properties = {
         "listener.security.protocol.map": "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listener.name.client.ssl.keystore.location": str(STORES / "broker.p12"),
         "listener.name.client.ssl.keystore.password": "test1234",
-        "listener.name.client.ssl.truststore.location": str(STORES / "trust-peer.p12"),
-        "listener.name.client.ssl.truststore.password": "test1234",
-        "listener.name.client.ssl.client.auth": "requested",
-        "listener.name.client.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
-        "listener.name.client.scram-sha-256.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
-        "listener.name.client.oauthbearer.sasl.jaas.config": f"{jaas}.oauthbearer.OAuthBearerLoginModule required "
-        'unsecuredLoginStringClaim_sub="broker";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:admin",
     }
     with KafkaBroker(properties=properties, sasl_plain={"admin": "pass,w=rd", "bob": "b"}) as broker:
-        broker.create_topic("t")
         yield broker
 
 
@@ -269,87 +246,6 @@ def secure(broker: KafkaBroker, **more: str) -> dict[str, str]:
 def password(monkeypatch: pytest.MonkeyPatch) -> None:
     """The administrator's."""
     monkeypatch.setenv("DK_TEST_PASSWORD", "pass,w=rd")
-
-
-def test_plain_over_tls_with_a_pem_ca(tls: KafkaBroker, connect: Connect) -> None:
-    """Everything works as without security, with the authority's certificate as PEM text and the password by reference."""
-    properties = secure(tls)
-    leave_open(tls, "t", "tls", **{**properties, "sasl.password": "pass,w=rd"})
-    client = connect(properties)
-    found = described(client, "tls")
-    assert client.list_open() == ["tls"]
-    assert client.end("tls", found.producer_id, found.producer_epoch, commit=True) is EndResult.DONE
-    assert ended(client, "tls").state is TransactionState.COMPLETE_COMMIT
-
-
-def test_java_key_stores_and_a_client_certificate(tls: KafkaBroker, connect: Connect) -> None:
-    """Java's names for the client's own key store work, too."""
-    properties = secure(
-        tls,
-        **{"ssl.keystore.location": str(STORES / "peer.p12"), "ssl.keystore.password": "test1234"},
-    )
-    client = connect(properties)
-    assert client.broker_settings().max_timeout_ms == 900_000
-
-
-def test_scram(tls: KafkaBroker, connect: Connect) -> None:
-    """A user whose name has to be escaped logs in by SCRAM."""
-    login = secure(tls, **{"sasl.password": "pass,w=rd"})
-    user = UserScramCredentialUpsertion("a=b,c", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"s=,1")
-    options: dict[str, Any] = login
-    admin = AdminClient(options)
-    admin.alter_user_scram_credentials([user])["a=b,c"].result(20)
-    scram = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "a=b,c", "sasl.password": "s=,1"}
-    client = connect({**login, **scram})
-    wait_until(lambda: client.list_open() == [], 20, "the user to be known")
-
-
-@contextmanager
-def token_endpoint() -> Iterator[tuple[dict[str, str], set[tuple[str, bytes]]]]:
-    """Issues tokens of `admin`: the properties of a login with them, and the logins and forms of those who ask."""
-    asked: set[tuple[str, bytes]] = set()
-
-    def answer(request: Request) -> Answer:
-        asked.add((request.headers["authorization"], request.body))
-        now = int(time.time())
-        parts = ({"alg": "none"}, {"sub": "admin", "iat": now, "exp": now + 600, "scope": "kafka"})
-        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-        body = json.dumps({"access_token": ".".join([*encoded, ""])}).encode()
-        return 200, {"Content-Type": "application/json"}, body
-
-    with WebServer(answer) as server:
-        yield (
-            {
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.oauthbearer.token.endpoint.url": f"{server.url}/token",
-                "sasl.oauthbearer.client.id": "me",
-                "sasl.oauthbearer.client.secret": "secret",
-                "sasl.oauthbearer.scope": "kafka",
-            },
-            asked,
-        )
-
-
-def test_oauthbearer_with_tokens_from_an_endpoint(tls: KafkaBroker, connect: Connect) -> None:
-    """The token is fetched with the client's id and secret, for the scope."""
-    with token_endpoint() as (login, asked):
-        assert connect(secure(tls, **login)).broker_settings().max_timeout_ms == 900_000
-    assert asked == {("Basic bWU6c2VjcmV0", b"grant_type=client_credentials&scope=kafka")}
-
-
-def test_tokens_from_an_endpoint_are_used_for_records(tls: KafkaBroker, topic: Topic) -> None:
-    """Librdkafka asks for them itself."""
-    name = topic(tls)
-    with token_endpoint() as (login, asked):
-        properties = secure(tls, **login)
-        sink = SinkSettings(service=InMemoryMetadataService, stream="s")
-        task = WriteTask({"c": Destination(properties, name)}, sink)
-        with PooledProducers(task) as producers:
-            flush(write(iter([pa.RecordBatch.from_pydict({"value": [b"v"]})]), task, producers, task_number=0))
-        options = {f"kafka.{key}": value for key, value in properties.items()}
-        rows = read_batch({"subscribe": name, **options})
-        assert [row["value"] for row in rows] == [b"v"]
-    assert {login for login, _ in asked} == {"Basic bWU6c2VjcmV0"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.observed import BEGAN_MS, cluster, read, source, topic, worker
+from tests.observed import BEGAN_MS, cluster, metadata, read, source, topic, worker
 
 from dynamic_kafka.cli.lag.of_query import look_of
 from dynamic_kafka.observe.model import Model
@@ -121,12 +121,8 @@ def test_nothing_is_said_to_be_well_or_0_without_a_look_of_now(
         )
         for n, (state, seen, ends) in enumerate(found)
     ]
-    metadata = {
-        "refreshes": 1, "failures": 0, "consecutive_failures": 0, "tolerated_failures": 5, "ends_ms": None,
-        "last_error": None, "last_success_ms": BEGAN_MS, "asking_since_ms": None, "changes": 1,
-    }  # fmt: skip
     model = Model(BEGAN_MS)
-    model.report(source(*clusters, state=ended, label="q", max_partitions=most, metadata=metadata), BEGAN_MS)
+    model.report(source(*clusters, state=ended, label="q", max_partitions=most, metadata=metadata()), BEGAN_MS)
     if has_workers:
         model.report(worker(read({0: 5}, "t", "c0")), BEGAN_MS)
     if is_gone:

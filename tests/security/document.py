@@ -17,7 +17,6 @@ __all__ = ["DOCUMENT", "check_row", "clear", "first_cells", "normal", "shown"]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 _WRITES = os.environ.get("SECURITY_TABLES") == "write"
-_SECRETS = ("password", "secret", "Secret")
 _VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "broker:9093"),
     (re.compile(r"127\.0\.0\.1"), "broker"),

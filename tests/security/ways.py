@@ -172,7 +172,6 @@ def _like(name: str, **changes: str | None) -> tuple[str, dict[str, str]]:
 
 
 _WRONG_PASSWORD = 'required username="alice" password="hunter2";'
-_OF_ALICE = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 
 WRONG: tuple[Wrong, ...] = (
     Wrong(

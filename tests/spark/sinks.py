@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from dynamic_kafka.kafka.transactions.client import TransactionClient, TransactionState
+from dynamic_kafka.kafka.transactions.client import TransactionState
 from dynamic_kafka.sink.configure import commit_log_topic
 from dynamic_kafka.sink.log.chain import Record
 from dynamic_kafka.sink.log.records import decode
-from dynamic_kafka.sink.transactional_ids import belongs_to
 from dynamic_kafka.testing import KafkaBroker
+from tests.brokers import transactions
 from tests.spark.tables import records
 
 
@@ -113,15 +113,6 @@ def fault(call: Callable[[], object]) -> str:
     found = re.search(r"^dynamic_kafka\.errors\.\w+: (.*)$", str(caught.value), re.MULTILINE)
     assert found is not None, str(caught.value)
     return found[1]
-
-
-def transactions(broker: KafkaBroker, prefix: str) -> dict[str, TransactionState]:
-    """The transactional ids of a prefix."""
-    client = TransactionClient("c", broker.client_properties(), timeout_ms=20_000)
-    try:
-        return {name: state for name, state in client.list_all().items() if belongs_to(prefix, name)}
-    finally:
-        client.close()
 
 
 def is_settled(broker: KafkaBroker, prefix: str) -> bool:

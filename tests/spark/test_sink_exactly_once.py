@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.spark.datasource import activate
 from dynamic_kafka.testing import KafkaBroker, wait_until
+from tests.brokers import transactions
 from tests.engine import MetadataFile, part
 from tests.spark.sinks import (
     Files,
@@ -25,7 +26,6 @@ from tests.spark.sinks import (
     replay_last_batch,
     run,
     running,
-    transactions,
     values,
     write,
 )

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dynamic_kafka.kafka.transactions.client import TransactionState
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.spark.sinks import Files, is_settled, log, once, run, running, to, transactions, values, write
+from tests.brokers import transactions
+from tests.spark.sinks import Files, is_settled, log, once, run, running, to, values, write
 from tests.spark.tables import Topic, records
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark]

@@ -95,13 +95,6 @@ def test_errors_survive_pickling(error: DynamicKafkaError, protocol: int) -> Non
     assert again.retriable == error.retriable
 
 
-def test_the_cause_stays_readable() -> None:
-    """An error raised from another one is pickled without it, and does not break."""
-    error = ClusterUnavailableError("away", cluster_id="c")
-    error.__cause__ = ConnectionError("no route")
-    assert str(pickle.loads(pickle.dumps(error))) == "away"
-
-
 @pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: type(error).__name__)
 def test_errors_are_one_line(error: DynamicKafkaError) -> None:
     """Spark often shows only the first line. Only an error in SQL shows the line at fault below its own."""

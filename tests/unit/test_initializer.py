@@ -285,7 +285,7 @@ def test_repr_is_for_people() -> None:
     assert repr(KafkaOffsetsInitializer.committed_offsets()) == "KafkaOffsetsInitializer(committed, reset=none)"
     assert repr(KafkaOffsetsInitializer.timestamp(5)) == "KafkaOffsetsInitializer(timestamp=5)"
     assert repr(KafkaOffsetsInitializer.offsets({P0: 1})) == "KafkaOffsetsInitializer(1 specific offsets)"
-    assert repr(PartitionTimestamps({}, 5)) == "KafkaOffsetsInitializer(0 timestamps, default=5)"
+    assert repr(PartitionTimestamps({P0: 1}, 5)) == "KafkaOffsetsInitializer(1 timestamps, default=5)"
 
 
 def test_a_users_own_initializer_has_to_say_something() -> None:

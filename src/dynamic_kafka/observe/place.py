@@ -12,10 +12,8 @@ import json
 import logging
 import os
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.filesystems import make_private, own_folder
 
 if TYPE_CHECKING:
     from dynamic_kafka.observe.settings import MetricsSettings
@@ -111,13 +110,14 @@ def find_or_start(settings: MetricsSettings) -> Address:
     except OSError as error:
         raise ConfigurationError(
             f"The metrics server cannot be started: {error.strerror} ({error.filename or 'temporary directory'}). The query "
-            "runs without metrics; make room there, or set TMPDIR to another directory"
+            "runs without metrics; make room there, remove what is in the way, or set TMPDIR to another directory"
         ) from error
 
 
 def _find_or_start(settings: MetricsSettings) -> Address:
     of = driver()
-    directory = _directory()
+    directory = own_folder()
+    make_private(directory)
     path = directory / f"{of.pid}-{of.started}.json"
     with _locked(path.with_suffix(".lock")):
         found = read_place(path)
@@ -204,23 +204,6 @@ def _start(settings: MetricsSettings, of: Process, path: Path) -> subprocess.Pop
     )
     _started.append(process)  # nobody waits for it, and an object that is dropped while it runs gives a warning
     return process
-
-
-def _directory() -> Path:
-    """Return the private directory, which is made if there is none.
-
-    Raises:
-        ConfigurationError: If somebody else could write to it.
-    """
-    path = Path(tempfile.gettempdir()) / f"dynamic-kafka-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigurationError(
-            f"The directory {path} is not private to this user (a directory with mode 0700, not a link). The query runs "
-            "without metrics; remove it"
-        )
-    return path
 
 
 @contextmanager

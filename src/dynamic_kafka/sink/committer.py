@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -339,16 +339,13 @@ class Committer:
 
 
 _committers = ClientPool[Committer]()
-
-
 _found_logs: dict[Hashable, FoundLog] = {}
 _MOST_FOUND = 100
 
 
-@contextmanager
 def committer_for(
     settings: SinkSettings, destinations: Mapping[str, Destination], place: LogPlace
-) -> Iterator[Committer]:
+) -> AbstractContextManager[Committer]:
     """Use this process's committer for a prefix; a new one if its clusters or properties have changed, or after an error."""
     policy = settings.accept_gaps, settings.skip_batch, settings.lost_transactions, settings.lost_clusters
     key = (
@@ -358,8 +355,7 @@ def committer_for(
         policy,
         frozenset(pool_key("commit", name, found.properties) for name, found in destinations.items()),
     )
-    with _committers.lease(key, lambda: Committer(settings, destinations, place)) as committer:
-        yield committer
+    return _committers.lease(key, lambda: Committer(settings, destinations, place))
 
 
 def claim_batch(

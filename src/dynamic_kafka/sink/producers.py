@@ -89,7 +89,6 @@ class ClusterProducer:
         self._is_transactional = "transactional.id" in fixed
         self._clients = ClusterClients(properties, producer=ClientSettings(_TUNING, fixed, statistics_ms))
         self.errors = self._clients.errors
-        self._largest_bytes = properties.get("max.request.size", properties.get("message.max.bytes", "1000000"))
         self._partitions: dict[str, tuple[int, float]] = {}
         self._told = 0
 
@@ -232,7 +231,7 @@ class ClusterProducer:
         reason = self._missing_right(error.code(), topic) or _ADVICE.get(error.code(), error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and refused_bytes is not None:
             reason = (
-                f"the record has {refused_bytes:,} bytes, more than max.request.size={self._largest_bytes} of the producer; "
+                f"the record has {refused_bytes:,} bytes, more than max.request.size={self.largest_bytes} of the producer; "
                 "raise max.request.size, and max.message.bytes of the topic if that is smaller"
             )
         if error.code() == KafkaError._MSG_TIMED_OUT and self.errors.last:
@@ -305,9 +304,7 @@ class ClusterProducer:
                 own = failed
             elif failed.task != self._told:
                 self._told = failed.task
-                topic, partition, key_bytes, error = failed.first
-                lost = self.delivery_error(error, topic, partition, key_bytes)
-                _log.warning("A record of an earlier batch was lost: %s", lost)
+                _log.warning("A record of an earlier batch was lost: %s", self.delivery_error(*failed.first))
         return own
 
     def _call(self, call: Callable[[float], T], timeout_s: float) -> T:

@@ -34,10 +34,10 @@ class Failure(NamedTuple):
     The partition is -1 if it is not known, and the size of the key is None if it has none.
     """
 
+    error: KafkaError
     topic: str
     partition: int
     key_bytes: int | None
-    error: KafkaError
 
 
 class Failures(NamedTuple):
@@ -110,7 +110,7 @@ class RecordProducer:
     def failures(self) -> Sequence[Failures]:
         """Return what was not acknowledged, by task, as far as `poll` and `flush` took it since the last call."""
         return [
-            Failures(task, count, Failure(topic, partition, key_bytes, KafkaError(code)))
+            Failures(task, count, Failure(KafkaError(code), topic, partition, key_bytes))
             for task, count, code, topic, partition, key_bytes in self._producer.failures()
         ]
 

@@ -26,7 +26,6 @@ import logging
 import os
 import re
 import socket
-import stat
 import tempfile
 import time
 import uuid
@@ -37,6 +36,7 @@ from pathlib import Path
 from typing import Literal
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.filesystems import make_private, own_folder
 
 __all__ = ["TransactionalId", "TransactionalIdPool", "belongs_to", "transactional_id"]
 
@@ -173,11 +173,9 @@ class TransactionalIdPool:
 
 def _machine() -> tuple[Path, str]:
     """Return the folder of this user's ids on this machine, and the random name that was given to it."""
-    folder = Path(tempfile.gettempdir()) / f"dynamic-kafka-{os.getuid()}"
+    folder = own_folder()
     try:
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        _check_is_ours(folder)
+        make_private(folder)
         machine = folder / "machine"
         if not machine.exists():
             new = folder / uuid.uuid4().hex
@@ -214,17 +212,6 @@ def _writable(what: str) -> Iterator[None]:
             f"Transactional ids need a file each, and {what} in '{tempfile.gettempdir()}' cannot be written "
             f"({error.strerror}); free space there, or set TMPDIR for the executors to a folder with some"
         ) from error
-
-
-def _check_is_ours(folder: Path) -> None:
-    """Raise `OSError` if another user could write into the folder, which has a name that everybody can guess."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link or a file")
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise PermissionError(errno.EPERM, "other users can write into it")
-    if found.st_mode & 0o077:  # made by somebody else, with another mask
-        folder.chmod(0o700)
 
 
 def _read(name: str, file: int) -> TransactionalId:

@@ -64,11 +64,10 @@ class Written:
                 continue
             self.errors += failed.records
             if self.error is None:
-                topic, partition, key_bytes, error = failed.first
-                if error.code() in _PURGED:  # with the other records of a transaction that has failed
+                if failed.first.error.code() in _PURGED:  # with the other records of a transaction that has failed
                     self.error = producer.transaction_error()
                 else:
-                    self.error = producer.delivery_error(error, topic, partition, key_bytes)
+                    self.error = producer.delivery_error(*failed.first)
         if self.error is not None:
             raise self.error
         for producer in self.used.values():

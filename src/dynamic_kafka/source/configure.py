@@ -400,11 +400,7 @@ def _by_spark(
     """Return the initializer of Spark's options by their precedence: one time, then times, then offsets."""
     of_time, of_times, of_offsets = options
     if (timestamp_ms := parsed[of_time]) is not None:
-        return (
-            PartitionTimestamps({}, default_ms=timestamp_ms, strict=True)
-            if strict
-            else KafkaOffsetsInitializer.timestamp(timestamp_ms)
-        )
+        return PartitionTimestamps({}, timestamp_ms, strict)
     if (text := parsed[of_times]) is not None:
         try:
             times = {partition: non_negative(ms, "a time") for partition, ms in _by_partition(json.loads(text)).items()}

@@ -49,7 +49,7 @@ def commit_log_leader_killed(world: World) -> Iterator[float]:
     broker.kill()
     yield 5
     broker.start()
-    world.a.wait_until_whole()
+    world.a.wait_until_in_sync()
 
 
 @fault(GOES_ON, needs=["three-brokers"])
@@ -59,7 +59,7 @@ def commit_log_leader_stopped(world: World) -> Iterator[float]:
     broker.pause()
     yield 15
     broker.resume()
-    world.a.wait_until_whole()
+    world.a.wait_until_in_sync()
 
 
 @fault(GOES_ON, needs=["three-brokers"])
@@ -67,7 +67,7 @@ def rolling_restart(world: World) -> Iterator[float]:
     """The three brokers of a cluster are restarted one after the other."""
     for broker in world.a.brokers:
         broker.restart()
-        world.a.wait_until_whole()
+        world.a.wait_until_in_sync()
         yield 1
 
 
@@ -78,7 +78,7 @@ def brokers_killed_in_turn(world: World) -> Iterator[float]:
         broker.kill()
         yield 2
         broker.start()
-        world.a.wait_until_whole()
+        world.a.wait_until_in_sync()
 
 
 @fault(GOES_ON, needs=["three-brokers"])
@@ -86,7 +86,7 @@ def leaders_moved(world: World) -> Iterator[float]:
     """All partitions get another leader, and then their preferred one again, without the end of any broker."""
     first = world.a.leader(world.log_topic)
     first.restart()  # the others lead what it led
-    world.a.wait_until_whole()
+    world.a.wait_until_in_sync()
     yield 1
     world.a.elect_preferred_leaders()
     yield 2

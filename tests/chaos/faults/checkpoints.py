@@ -13,7 +13,7 @@ from tests.chaos.world import World
 
 def _put_back(world: World, _: str) -> dict[str, str]:
     """Put the newest checkpoint back, which the error asks for."""
-    _replace(world, world.folder / "newest")
+    _replace(world, world.backup("newest"))
     return {}
 
 
@@ -25,11 +25,6 @@ def _replace(world: World, copy: Path) -> None:
     shutil.copytree(copy, world.checkpoint)
 
 
-def _keep_newest(world: World) -> None:
-    shutil.rmtree(world.folder / "newest", ignore_errors=True)
-    shutil.copytree(world.checkpoint, world.folder / "newest")
-
-
 @fault(REWOUND, cheap=True)
 def checkpoint_copied_back(world: World) -> Iterator[float]:
     """The query is stopped, some batches later stopped again, and gets the checkpoint of the first stop."""
@@ -39,7 +34,7 @@ def checkpoint_copied_back(world: World) -> Iterator[float]:
     world.settle()
     yield 5
     world.query.stop()
-    _keep_newest(world)
+    world.copy_checkpoint("newest")
     _replace(world, copy)
     world.start()
     yield 5
@@ -52,7 +47,7 @@ def checkpoint_one_batch_behind(world: World) -> Iterator[float]:
         world.settle()
         yield 2
         world.query.stop()
-    _keep_newest(world)
+    world.copy_checkpoint("newest")
     for kind in ("offsets", "commits"):
         files = sorted((p for p in (world.checkpoint / kind).iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
         files[-1].unlink()

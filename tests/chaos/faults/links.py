@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.chaos.clusters import Cluster
 from tests.chaos.declared import GOES_ON, RESTARTS, fault
-from tests.chaos.proxy import STUCK, Condition
+from tests.chaos.proxy import STUCK, Condition, Link
 from tests.chaos.world import World
 
 
@@ -13,6 +14,12 @@ def _while(world: World, name: str, condition: Condition, seconds: float) -> Ite
     world.clusters[name].condition(condition)
     yield seconds
     world.clusters[name].restore()
+
+
+def _cut(links: Cluster | Link, seconds: float) -> Iterator[float]:
+    links.cut()
+    yield seconds
+    links.restore()
 
 
 @fault(GOES_ON, cheap=True)
@@ -54,34 +61,26 @@ def narrow_link(world: World) -> Iterator[float]:
 @fault(GOES_ON, cheap=True)
 def cut_link(world: World) -> Iterator[float]:
     """A link is cut for ten seconds: connections are reset, new ones are refused."""
-    world.b.cut()
-    yield 10
-    world.b.restore()
+    yield from _cut(world.b, 10)
 
 
 @fault(GOES_ON, needs=["three-brokers"])
 def cut_link_to_the_commit_log(world: World) -> Iterator[float]:
     """The links to the cluster of the commit log are cut for ten seconds."""
-    world.a.cut()
-    yield 10
-    world.a.restore()
+    yield from _cut(world.a, 10)
 
 
 @fault(RESTARTS)
 def cut_link_for_long(world: World) -> Iterator[float]:
     """A link is cut for 80 seconds, longer than the query waits."""
-    world.c.cut()
-    yield 80
-    world.c.restore()
+    yield from _cut(world.c, 80)
 
 
 @fault(GOES_ON)
 def flapping_link(world: World) -> Iterator[float]:
     """A link is cut for a second, six times."""
     for _ in range(6):
-        world.b.cut()
-        yield 1
-        world.b.restore()
+        yield from _cut(world.b, 1)
         yield 1
 
 
@@ -109,6 +108,4 @@ def half_open_link_to_the_commit_log(world: World) -> Iterator[float]:
 def cut_link_to_one_of_three(world: World) -> Iterator[float]:
     """The link to the leader of the commit log is cut for 30 seconds, while the cluster itself is whole."""
     leader = world.a.brokers.index(world.a.leader(world.log_topic))
-    world.a.links[leader].cut()
-    yield 30
-    world.a.links[leader].restore()
+    yield from _cut(world.a.links[leader], 30)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import cast
 
-from dynamic_kafka.testing import KafkaBroker, produce
+from dynamic_kafka.testing import produce
 from tests.brokers import leave_open
 from tests.chaos.declared import GOES_ON, fault
 from tests.chaos.world import World
@@ -47,13 +45,12 @@ def aborted_transactions(world: World) -> Iterator[float]:
     """Somebody writes rows that are aborted to a topic that is read."""
     cluster, topic = world.c, world.inputs["c"].topic
     for _ in range(5):
-        produce(cluster.direct, topic, [(None, b"0 aborted")] * 20, transactional="abort")
+        produce(cluster.bootstrap_servers, topic, [(None, b"0 aborted")] * 20, transactional="abort")
         yield 0.5
 
 
 @fault(GOES_ON)
 def open_transaction_of_another(world: World) -> Iterator[float]:
     """Somebody's transaction on a topic that is read stays open until it times out after ten seconds."""
-    broker = cast("KafkaBroker", SimpleNamespace(bootstrap_servers=world.c.direct))
-    leave_open(broker, world.inputs["c"].topic, "somebody", **{"transaction.timeout.ms": "10000"})
+    leave_open(world.c, world.inputs["c"].topic, "somebody", **{"transaction.timeout.ms": "10000"})
     yield 12

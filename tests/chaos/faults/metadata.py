@@ -95,23 +95,16 @@ def metadata_lie_about_topics(world: World) -> Iterator[float]:
 @fault(GOES_ON)
 def stream_without_clusters(world: World) -> Iterator[float]:
     """The stream that is read has no clusters for eight seconds."""
-    before, world.inputs = world.inputs, {}
-    world.write_metadata()
-    yield 8
-    world.inputs = before
-    world.write_metadata()
+    with world.reading({}):
+        yield 8
 
 
 @fault(GOES_ON, cheap=True)
 def cluster_gone_and_back(world: World) -> Iterator[float]:
     """A cluster leaves the stream that is read, and comes back twelve seconds later."""
-    before = world.inputs
-    with world.feeder.quiet("b"):
-        world.inputs = {name: entry for name, entry in before.items() if name != "b"}
-        world.write_metadata()
+    others = {name: entry for name, entry in world.inputs.items() if name != "b"}
+    with world.feeder.quiet("b"), world.reading(others):
         yield 12
-        world.inputs = before
-        world.write_metadata()
 
 
 @fault(GOES_ON)
@@ -133,13 +126,8 @@ def cluster_gone_from_the_output(world: World) -> Iterator[float]:
 @fault(GOES_ON)
 def cluster_renamed(world: World) -> Iterator[float]:
     """A cluster of the stream that is read gets another name for ten seconds, then its old one again."""
-    before = world.inputs
-    renamed = {("other-name" if name == "c" else name): entry for name, entry in before.items()}
-    world.inputs = renamed
-    world.write_metadata()
-    yield 10
-    world.inputs = before
-    world.write_metadata()
+    with world.reading({("other-name" if name == "c" else name): entry for name, entry in world.inputs.items()}):
+        yield 10
 
 
 @fault(GOES_ON)
@@ -165,32 +153,23 @@ def addresses_reordered(world: World) -> Iterator[float]:
 @fault(GOES_ON)
 def topic_moved(world: World) -> Iterator[float]:
     """What a cluster has is written to a new topic of another cluster from now on; the old topic is drained."""
-    before = world.inputs
     moved = f"moved-{world.feeder.next}"
     world.b.create_topic(moved, 2, {"max.message.bytes": "12000000"})
-    with world.feeder.quiet("c"):
-        world.inputs = {name: entry for name, entry in before.items() if name != "c"}
-        world.inputs["moved"] = replace(before["b"], topic=moved)
-        world.write_metadata()
+    others = {name: entry for name, entry in world.inputs.items() if name != "c"}
+    with world.feeder.quiet("c"), world.reading({**others, "moved": replace(world.inputs["b"], topic=moved)}):
         for _ in range(6):
             world.feeder.write("b", 10, topic=moved)
             yield 1
         world.settle()
-        world.inputs = before
-        world.write_metadata()
 
 
 @fault(GOES_ON)
 def cluster_added(world: World) -> Iterator[float]:
     """A cluster with rows joins the stream, under a name that comes before all others; it leaves when it is read."""
-    before = world.inputs
     topic = f"added-{world.feeder.next}"
     world.b.create_topic(topic, 2, {"max.message.bytes": "12000000"})
     world.feeder.write("b", 50, topic=topic)
     world.feeder.flush("b")
-    world.inputs = {"0-added": replace(before["b"], topic=topic), **before}
-    world.write_metadata()
-    yield 6
-    world.settle()
-    world.inputs = before
-    world.write_metadata()
+    with world.reading({"0-added": replace(world.inputs["b"], topic=topic), **world.inputs}):
+        yield 6
+        world.settle()

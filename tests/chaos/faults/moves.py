@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import ArchiveError
@@ -23,7 +23,7 @@ from dynamic_kafka.history.archive.data import write_parts
 from dynamic_kafka.history.archive.model import Archive, PartitionKey
 from dynamic_kafka.history.archive.plan import batch_of, plan_batch
 from dynamic_kafka.source.document.offsets import topic_id_text
-from dynamic_kafka.testing import wait_until
+from tests.brokers import to_the_end
 from tests.chaos.declared import Outcome, fault
 from tests.chaos.world import World
 
@@ -82,42 +82,10 @@ class _Mirror:
     def read(self) -> list[Message]:
         """Read what is new."""
         address, topic = self._source
-        # The last offset may be the end of a transaction, which no message has.
-        consumer = Consumer(
-            {"bootstrap.servers": address, "group.id": "mirror", "enable.partition.eof": True, "log_level": 0}
-        )
-        found: list[Message] = []
-        try:
-            for partition in _PARTITIONS:
-                end = _end(consumer, TopicPartition(topic, partition))
-                consumer.assign([TopicPartition(topic, partition, self._next[partition])])
-                while self._next[partition] < end:
-                    if (message := consumer.poll(20)) is None:
-                        continue
-                    if (error := message.error()) is None:
-                        found.append(message)
-                        self._next[partition] = (message.offset() or 0) + 1
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        self._next[partition] = max(end, message.offset() or 0)
-        finally:
-            consumer.close()
+        found = list(to_the_end(address, [TopicPartition(topic, p, offset) for p, offset in self._next.items()]))
+        for message in found:
+            self._next[message.partition() or 0] = (message.offset() or 0) + 1
         return found
-
-
-def _end(consumer: Consumer, partition: TopicPartition) -> int:
-    """Return the end of a partition; waits for one that the broker does not know, whose topic is made again."""
-    found: list[int] = []
-
-    def is_known() -> bool:
-        try:
-            found.append(consumer.get_watermark_offsets(partition, timeout=20)[1])
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
-                raise
-        return bool(found)
-
-    wait_until(is_known, 20, f"the end of {partition.topic}-{partition.partition}")
-    return found[0]
 
 
 class _Move:
@@ -131,7 +99,7 @@ class _Move:
     def __init__(self, world: World, topic: str) -> None:
         self._world, self.topic = world, topic
         self._before = world.inputs
-        old, new = (world.c.direct, world.inputs["c"].topic), (world.b.direct, topic)
+        old, new = (world.c.bootstrap_servers, world.inputs["c"].topic), (world.b.bootstrap_servers, topic)
         self.there, self.back = _Mirror(old, new), _Mirror(new, old)
         self._new = replace(world.inputs["b"], topic=topic, continues=("c", world.inputs["c"].topic))
 
@@ -198,6 +166,14 @@ def _compare(world: World, before: dict[str, str]) -> None:
         world.broken.append(f"{len(balance.lost)} rows lost and {len(balance.twice)} twice under a promise of exact")
 
 
+def _on_the_mirror(move: _Move) -> Iterator[float]:
+    """Let the mirror take over, and write to it."""
+    move.take_over()
+    yield _STANDS_BY_S
+    move.write(20, early=True)
+    yield _STANDS_BY_S
+
+
 @fault(TOLD)
 def producer_moves_early(world: World) -> Iterator[float]:
     """A topic is mirrored and moves to the mirror, where one producer writes before the others."""
@@ -208,10 +184,7 @@ def producer_moves_early(world: World) -> Iterator[float]:
         move.write(3, early=True)
         move.write(120)
         move.there.copy()
-        move.take_over()
-        yield _STANDS_BY_S
-        move.write(20, early=True)
-        yield _STANDS_BY_S
+        yield from _on_the_mirror(move)
 
 
 @fault(TOLD)
@@ -222,10 +195,7 @@ def mirror_repeats_its_tail(world: World) -> Iterator[float]:
         move.write(80)
         move.there.copy()
         move.there.copy(again=10)
-        move.take_over()
-        yield _STANDS_BY_S
-        move.write(20, early=True)
-        yield _STANDS_BY_S
+        yield from _on_the_mirror(move)
 
 
 @fault(TOLD)
@@ -280,10 +250,10 @@ def gap_in_an_archive(world: World) -> Iterator[float]:
 
 def _write_archive(world: World, path: str, ranges: tuple[tuple[int, int], ...]) -> None:
     """Archive these offsets of each partition of cluster `c`, a batch for each."""
-    topic, admin = world.inputs["c"].topic, AdminClient({"bootstrap.servers": world.c.direct})
+    topic, admin = world.inputs["c"].topic, AdminClient({"bootstrap.servers": world.c.bootstrap_servers})
     cluster_id = str(admin.describe_cluster().result(20).cluster_id)
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(20)
-    messages = _Mirror((world.c.direct, topic), ("", "")).read()
+    messages = _Mirror((world.c.bootstrap_servers, topic), ("", "")).read()
     for p in _PARTITIONS:
         assert sum(m.partition() == p for m in messages) >= ranges[-1][1], "too few rows to archive"
     for number, (start, end) in enumerate(ranges):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.observed import BEGAN_MS, cluster, read, sink, source, topic, worker
+from tests.observed import BEGAN_MS, cluster, metadata, read, sink, source, topic, worker
 
 from dynamic_kafka.observe.model import Model
 from dynamic_kafka.observe.reports import Report
@@ -93,13 +93,10 @@ def test_long_texts_are_cut_and_say_how_long_they_were() -> None:
     """An error of 100 kB is not sent to each reader of the page once a second."""
     long = "x" * 100_000
     down = cluster("east", state="unreachable", reason=long, missing=[long])
-    metadata = {
-        "refreshes": 0, "failures": 1, "consecutive_failures": 1, "last_error": long, "last_success_ms": None,
-        "tolerated_failures": 5, "ends_ms": None, "asking_since_ms": None, "changes": 0,
-    }  # fmt: skip
+    failing = metadata(failures=1, consecutive_failures=1, last_error=long)
     events = [{"time_ms": BEGAN_MS, "level": "error", "text": long}]
     status = model_of(
-        source(down, metadata=metadata, events=events, reason=long), sink(reason=long, phase="failed")
+        source(down, metadata=failing, events=events, reason=long), sink(reason=long, phase="failed")
     ).status(BEGAN_MS)
     assert "(100000 characters; the log of the driver has them all)" in status["queries"][0]["reason"]
     assert len(json.dumps(status)) < 60_000
@@ -250,11 +247,8 @@ def test_a_failed_query_keeps_its_reason_and_loses_its_numbers() -> None:
 def test_a_query_is_degraded_while_a_cluster_or_the_service_fails() -> None:
     """The reasons are told."""
     down = cluster("west", state="unreachable", reason="Cluster 'west': no broker answers", failing_since_ms=BEGAN_MS)
-    metadata = {
-        "refreshes": 3, "failures": 1, "consecutive_failures": 1, "last_error": "HTTP 500", "last_success_ms": None,
-        "tolerated_failures": 5, "ends_ms": BEGAN_MS, "asking_since_ms": None, "changes": 1,
-    }  # fmt: skip
-    (query,) = model_of(source(cluster("east"), down, metadata=metadata)).status(BEGAN_MS + 3000)["queries"]
+    failing = metadata(failures=1, consecutive_failures=1, last_error="HTTP 500")
+    (query,) = model_of(source(cluster("east"), down, metadata=failing)).status(BEGAN_MS + 3000)["queries"]
     assert query["state"] == "degraded"
     assert query["reason"] == "Cluster 'west': no broker answers; the metadata service fails: HTTP 500"
     worst = query["sources"][0]["clusters"][0]
@@ -350,13 +344,9 @@ def test_every_sample_has_the_labels_of_its_declaration() -> None:
     from dynamic_kafka.observe.series import CLIENTS
 
     numbers = dict.fromkeys(CLIENTS, 1.0)
-    metadata = {
-        "refreshes": 3, "failures": 1, "consecutive_failures": 0, "last_error": None, "last_success_ms": BEGAN_MS,
-        "tolerated_failures": 5, "ends_ms": None, "asking_since_ms": None, "changes": 1,
-    }  # fmt: skip
     left = {"location": "/h", "rows": 9, "rows_left": 5, "files_left": 1, "bytes_left": 70}
     found = series_of(
-        source(cluster("east", topic(committed=[9])), metadata=metadata, history_left=left),
+        source(cluster("east", topic(committed=[9])), metadata=metadata(), history_left=left),
         worker(
             read({0: 1}),
             emit_lag_s={"east": 0.5},

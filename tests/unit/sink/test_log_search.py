@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,26 +62,37 @@ class World:
         return found
 
 
-class FakeLog:
-    """As `CommitLog` and its `LogTopic`, for a topic of a fake cluster."""
+class Fake:
+    """A client of a fake cluster."""
 
     world: World
 
-    def __init__(self, name: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
+    def __init__(self, name: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
         assert name
         assert timeout_ms > 0
-        self._name, self._properties, self._topic_name = name, properties, topic
-        self.world.patience.setdefault(name, timeout_ms)
-        self.topic = self
-        self.pointer: tuple[int, Pointer] | None = None
+        self._name, self._properties = name, properties
 
     @property
     def _cluster(self) -> Cluster:
         return self.world.at(self._properties, self._name)
 
     def kafka_id(self) -> str:
-        """See `LogTopic`."""
+        """See `LogTopic` and `TransactionClient`."""
         return self._cluster.kafka_id
+
+    def close(self) -> None:
+        """See `CommitLog` and `TransactionClient`."""
+
+
+class FakeLog(Fake):
+    """As `CommitLog` and its `LogTopic`, for a topic of a fake cluster."""
+
+    def __init__(self, name: str, properties: Mapping[str, str], topic: str, *, timeout_ms: int) -> None:
+        super().__init__(name, properties, timeout_ms=timeout_ms)
+        self._topic_name = topic
+        self.world.patience.setdefault(name, timeout_ms)
+        self.topic = self
+        self.pointer: tuple[int, Pointer] | None = None
 
     def exists(self, *, may_be_hidden: bool = False) -> bool:
         """See `LogTopic`."""
@@ -123,27 +136,9 @@ class FakeLog:
         """See `CommitLog`."""
         return True
 
-    def close(self) -> None:
-        """See `CommitLog`."""
 
-
-class FakeClient:
+class FakeClient(Fake):
     """As `TransactionClient`."""
-
-    world: World
-
-    def __init__(self, name: str, properties: Mapping[str, str], *, timeout_ms: int) -> None:
-        assert name
-        assert timeout_ms > 0
-        self._name, self._properties = name, properties
-
-    @property
-    def _cluster(self) -> Cluster:
-        return self.world.at(self._properties, self._name)
-
-    def kafka_id(self) -> str:
-        """See `TransactionClient`."""
-        return self._cluster.kafka_id
 
     def broker_settings(self) -> BrokerSettings:
         """See `TransactionClient`."""
@@ -170,9 +165,6 @@ class FakeClient:
                 self._cluster.ids[name] = replace(found, state=state)
         return [EndResult.DONE] * len(transactions)
 
-    def close(self) -> None:
-        """See `TransactionClient`."""
-
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
@@ -182,8 +174,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         monkeypatch.setattr(module, "CommitLog", FakeLog)
         monkeypatch.setattr(module, "TransactionClient", FakeClient)
     monkeypatch.setattr(committer, "_LONGEST_WAIT_S", 0.0)
-    monkeypatch.setattr(FakeLog, "world", found, raising=False)
-    monkeypatch.setattr(FakeClient, "world", found, raising=False)
+    monkeypatch.setattr(Fake, "world", found, raising=False)
     restart()
     yield found
     restart()
@@ -593,3 +584,68 @@ def test_brokers_that_do_not_verify_transactions_are_a_warning(world: World, cap
     warnings = [record.getMessage() for record in caplog.records if "Kafka 3.6" in record.getMessage()]
     assert [text[:11] for text in warnings] == ["Cluster 'a'"]
     assert "find-hanging" in warnings[0]
+
+
+# --- open transactions --------------------------------------------------------------------------------------------------
+
+LEFT = "p.dk-0123456789ab-0"
+
+
+def claim_again(active: str, others: str = "") -> tuple[Claim, LogPlace]:
+    """Plan a batch of the driver that runs, which knows the log already."""
+    return committer.claim_batch(settings(), destinations(active), properties(*others.split()), None)
+
+
+def state_of_left(world: World, name: str) -> TransactionState:
+    """The state of the transaction that was left open on a cluster."""
+    return world.clusters[f"{name}:1"].ids[LEFT].state
+
+
+def test_a_cluster_that_does_not_answer_keeps_its_open_transactions(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch may have no rows for it: a warning says that its readers may have to wait, and the others are looked at."""
+    claim("a b")
+    open_transaction(world, "a", LEFT)
+    world.clusters["b:1"].up = False
+    claim_again("a b")
+    assert state_of_left(world, "a") is TransactionState.COMPLETE_ABORT
+    (said,) = [r.getMessage() for r in caplog.records if r.name == committer.__name__ and r.levelno == logging.WARNING]
+    assert said == (
+        "Open transactions cannot be listed, and readers may have to wait for their end: Cluster 'b' does not answer"
+    )
+
+
+def test_clusters_are_asked_for_open_transactions_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is far away or down does not let the others wait: each is asked before any of them has answered."""
+    assert world.clusters
+    both = threading.Barrier(2)
+    monkeypatch.setattr(FakeClient, "list_open", lambda _: [LEFT][: both.wait(timeout=30) * 0])
+    claim("a b")
+
+
+def test_a_cluster_that_was_left_is_asked_once_for_open_transactions(world: World) -> None:
+    """The batch before may have written to it. Later batches do not wait for one that may be dead for good."""
+    claim("a b")
+    for expected in (TransactionState.COMPLETE_ABORT, TransactionState.ONGOING):
+        open_transaction(world, "b", LEFT)
+        claim_again("a", others="b")
+        assert state_of_left(world, "b") is expected
+
+
+def test_aborts_that_fail_do_not_fail_the_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be published already; what is left open ends by its time-out, or with the next batch."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterUnavailableError("Cluster 'a' is down", cluster_id="a")
+
+    claim("a")
+    open_transaction(world, "a", LEFT)
+    monkeypatch.setattr(FakeClient, "end_all", refuse)
+    claimed = claim_again("a")
+    assert state_of_left(world, "a") is TransactionState.ONGOING
+    assert f"Transactions stay open until the next batch or until they time out ({LEFT})" in caplog.text
+    with pytest.raises(ClusterUnavailableError):
+        commit(world, "a", claimed, identity(0), "a")

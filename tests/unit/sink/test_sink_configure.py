@@ -110,21 +110,11 @@ def test_a_pattern_for_the_column() -> None:
     assert "'topic' and 'topic-pattern' are in conflict" in fault(BROKER | {"topic": "t", "topic-pattern": "t"})
 
 
-def test_the_cluster_may_have_a_name() -> None:
-    """It may be in the column `cluster`."""
-    assert list(direct(BROKER | {"metadata-service.cluster-id": "east"})) == ["east"]
-
-
-def test_bootstrap_servers_are_required() -> None:
-    """Without a metadata service nobody else knows them."""
-    assert "'properties.bootstrap.servers'" in fault({"topic": "t"})
-    assert "there is no metadata service" in fault(BROKER | {"metadata-service.path": "x"})
-
-
 def test_a_stream_and_its_service_belong_together() -> None:
     """One is no use without the other, and a stream says which topics it has."""
     service = SinkObjects(metadata_service=InMemoryMetadataService())
     assert "'metadata-service' is missing" in fault(BROKER | {"stream-ids": "s"})
+    assert "there is no metadata service" in fault(BROKER | {"metadata-service.path": "x"})
     assert "'stream-ids' is missing" in fault({}, service)
     assert "'stream-ids' is missing" in fault({"metadata-service": "file", "metadata-service.path": "x"})
     assert "'topic-pattern' and 'stream-ids'" in fault({"stream-ids": "s", "topic-pattern": "t"}, service)
@@ -434,13 +424,8 @@ def test_an_identity_is_whole_and_exactly_once() -> None:
     assert "set 'sink.delivery-guarantee' to exactly-once" in fault(BROKER | {"txnAppId": "a", "txnVersion": "1"})
 
 
-def test_policies() -> None:
-    """Off by default."""
-    settings = configure_sink(PREFIXED)
-    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (None, None, None)
-    words = {"sink.lost-transactions": "continue:41", "sink.accept-gaps": "42", "sink.skip-batch": "0"}
-    settings = configure_sink(PREFIXED | words)
-    assert (settings.lost_transactions, settings.accept_gaps, settings.skip_batch) == (("continue", 41), 42, 0)
+def test_a_word_to_go_on_names_its_batch() -> None:
+    """The error says which one."""
     assert configure_sink(PREFIXED | {"sink.lost-transactions": "rewrite:0"}).lost_transactions == ("rewrite", 0)
     message = fault(PREFIXED | {"sink.accept-gaps": "true"})
     assert "expected the number of the batch that the error names, such as 41" in message
@@ -514,11 +499,6 @@ def test_the_transactions_time_out_is_a_number() -> None:
         Committer(configure_sink(PREFIXED | {"topic": "t"}), destinations, place)
 
 
-def test_an_unknown_property_is_an_error_on_the_driver() -> None:
-    """Not in a task, hours later."""
-    assert "'linger.mss'; did you mean 'linger.ms'" in fault(BROKER | {"kafka.linger.mss": "5"})
-
-
 def test_partitioners() -> None:
     """By name, or a builder's object; not both."""
     assert configure_sink(BROKER).partitioner is None
@@ -531,14 +511,6 @@ def test_partitioners() -> None:
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------
-
-
-def test_settings_are_picklable() -> None:
-    """They go to Spark's processes."""
-    settings = configure_sink(PREFIXED | {"topic": "t"}, SinkObjects(partitioner=Last()))
-    again = pickle.loads(pickle.dumps(settings))
-    assert (again.topic, again.prefix, again.guarantee) == ("t", "job", "exactly-once")
-    assert again.service().describe_streams([again.stream]).keys() == {"kafka"}
 
 
 def test_no_secret_is_in_an_error_or_a_repr() -> None:

@@ -6,12 +6,11 @@ import contextlib
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_kafka.errors import ConflictingOptionsError, InvalidOptionError, UnknownOptionError
-from dynamic_kafka.options import Option, markdown_table, parse_options
+from dynamic_kafka.errors import InvalidOptionError
+from dynamic_kafka.options import Option, parse_options
 from dynamic_kafka.sink.configure import SINK_OPTIONS
 
 # A right value for each option, as text, and what it is read as.
@@ -88,29 +87,10 @@ def test_each_option_has_a_wrong_value() -> None:
     assert RIGHT.keys() == WRONG.keys()
 
 
-def test_options_of_the_package_itself_are_not_in_the_table_of_the_readme() -> None:
-    """Their names begin with two underscores, and users have no need for them."""
-    assert "__" not in re.sub(r"`__dynamic-kafka-commits-`", "", markdown_table(SINK_OPTIONS))
-
-
-def test_flinks_old_name_of_the_guarantee() -> None:
-    """With the words of Java's enumeration; two different answers are a conflict."""
-    assert parsed({"sink.semantic": "AT_LEAST_ONCE"}) == {"sink.delivery-guarantee": "at-least-once"}
-    with pytest.raises(ConflictingOptionsError, match=r"'sink\.semantic' and 'sink\.delivery-guarantee'"):
-        parsed({"sink.semantic": "none", "sink.delivery-guarantee": "exactly-once"})
-
-
 def test_what_spark_hands_over_is_no_option() -> None:
     """`start(path)`, `queryName`; the checkpoint's location is one."""
     given = {"path": "x", "queryname": "q", "outputmode": "append", "checkpointlocation": "/c"}
     assert parsed(given) == {"checkpointLocation": "/c"}
-
-
-@pytest.mark.parametrize("option", ["startingOffsets", "subscribe", "scan.parallelism", "failOnDataLoss"])
-def test_options_of_the_source_are_none_of_the_sink(option: str) -> None:
-    """Nothing is ignored."""
-    with pytest.raises(UnknownOptionError):
-        parsed({option: "latest"})
 
 
 @given(st.sampled_from(SINK_OPTIONS), st.text())
@@ -118,23 +98,3 @@ def test_any_text_is_a_value_or_an_error_of_ours(option: Option[Any], text: str)
     """Whatever an option is given."""
     with contextlib.suppress(InvalidOptionError):
         assert parsed({option.key: text}).keys() == {option.key}
-
-
-@given(st.text(min_size=1, max_size=20_000).filter(lambda text: text.strip() == text))
-def test_a_prefix_is_any_text_that_kafka_can_carry(prefix: str) -> None:
-    """Its limit counts bytes."""
-    if len(prefix.encode()) < 32_000:
-        assert parsed({"sink.transactional-id-prefix": prefix}) == {"sink.transactional-id-prefix": prefix}
-    else:
-        with pytest.raises(InvalidOptionError):
-            parsed({"sink.transactional-id-prefix": prefix})
-
-
-@given(st.integers())
-def test_versions_are_whole_numbers_from_0_on(version: int) -> None:
-    """As Delta's."""
-    if version >= 0:
-        assert parsed({"txnVersion": str(version)}) == {"txnVersion": version}
-    else:
-        with pytest.raises(InvalidOptionError):
-            parsed({"txnVersion": str(version)})

@@ -156,15 +156,7 @@ def test_a_repetition_whose_run_cannot_be_noted(world: World) -> None:
     world.write(version("app", 4), "p-0", run="run-1/4")
     claimed = world.claim()
     (again,) = world.prepare("p-1")
-
-    def overtake(effect: Effect) -> None:
-        if isinstance(effect, Append):
-            world.before = lambda _: None
-            effects = world.effects
-            world.claim()
-            world.effects = effects
-
-    world.before = overtake
+    world.meanwhile(Append, world.claim)
     error(lambda: world.commit(claimed, version("app", 4), (again,), run="run-2/4"), ProducerFencedError)
     assert world.state.runs == {"app": "run-1/4"}
 
@@ -176,13 +168,7 @@ def test_the_run_of_a_write_is_remembered_with_what_it_has_published(world: Worl
     world.write(version("empty", 4), run="run-1/4")
     world.write(version("app", 4), "p-0", run="run-1/4")
     assert world.state.runs == {"empty": "run-1/4", "app": "run-1/4"}
-
-    def time_out(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            world.seen |= dict.fromkeys(effect.transactions, ObservedTransaction(Outcome.ABORTED))
-
-    world.before = time_out
+    world.meanwhile(End, lambda: world.see(Outcome.ABORTED, *world.state.transactions))
     error(lambda: world.write(version("app", 5), "p-0", run="run-1/5"), TransactionError)
     assert world.state.runs == {"empty": "run-1/4"}
     assert world.write(version("app", 5), "p-0", run="run-1/5") == "published"
@@ -279,14 +265,7 @@ def test_another_log_is_another_chain(world: World) -> None:
 def test_a_decision_that_comes_too_late_does_not_count(world: World) -> None:
     """Somebody claims between the look and the decision: it is in the log, and nothing follows from it."""
     claimed, transactions = world.claim(), world.prepare("p-0")
-
-    def claim_first(effect: Effect) -> None:
-        if isinstance(effect, Append):
-            world.before = lambda _: None
-            now = world.chain
-            world.log.append(Record("other", now.offset, replace(now.state, generation=2)))
-
-    world.before = claim_first
+    world.meanwhile(Append, lambda: world.append(generation=2))
     message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), ProducerFencedError)
     assert "(now 2)" in message
     assert End not in world.asked()
@@ -298,8 +277,7 @@ def test_two_who_claim_all_the_time(world: World) -> None:
 
     def claim_first(effect: Effect) -> None:
         if isinstance(effect, Append):
-            now = world.chain
-            world.log.append(Record(world.name(), now.offset, replace(now.state, generation=now.state.generation + 1)))
+            world.append(generation=world.state.generation + 1)
 
     world.before = claim_first
     message = error(world.claim, ProducerFencedError)
@@ -311,13 +289,7 @@ def test_two_who_claim_all_the_time(world: World) -> None:
 
 def test_a_lost_race_is_run_again(world: World) -> None:
     """One other claim is no error."""
-    others = [Record("other", -1, State("chain", 1, "owned"))]
-
-    def claim_first(effect: Effect) -> None:
-        if isinstance(effect, Append) and others:
-            world.log.append(others.pop())
-
-    world.before = claim_first
+    world.meanwhile(Append, lambda: world.append(chain="chain", generation=1, status="owned"))
     assert world.claim() == Claim("chain", 2)
 
 
@@ -340,18 +312,12 @@ def decided(world: World, identity: Identity, *names: str, run: str = "") -> tup
 def test_a_batch_that_is_gone_while_it_is_published(world: World) -> None:
     """The driver that decided it is told so, and that the batch is written again."""
     claimed, transactions = world.claim(), world.prepare("p-0")
-
-    def time_out(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.seen |= dict.fromkeys(transactions, ObservedTransaction(Outcome.ABORTED))
-
-    world.before = time_out
+    world.meanwhile(End, lambda: world.see(Outcome.ABORTED, *transactions))
     message = error(lambda: world.commit(claimed, Identity("q", 0), transactions), TransactionError)
     assert message == (
         "Batch 0 counts as not published: its transactions timed out or were aborted after the decision. Start the query "
         "again, which writes the batch again"
     )
-    world.before = lambda _: None
     assert world.write(Identity("q", 0), "p-1") == "published"
 
 
@@ -361,12 +327,7 @@ def test_the_word_for_a_lost_batch_is_good_for_its_own_driver(
 ) -> None:
     """The query goes on with what was published, or fails so that the batch is written again."""
     claimed, (lost, kept) = world.claim(), world.prepare("p-0", "p-1")
-
-    def lose(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.seen[lost] = ObservedTransaction(Outcome.ABORTED)
-
-    world.before = lose
+    world.meanwhile(End, lambda: world.see(Outcome.ABORTED, lost))
     policy = TransactionPolicy(lost_transactions=(word, 0))
     if word == "continue":
         assert world.commit(claimed, Identity("q", 0), (lost, kept), policy) == "published"
@@ -398,14 +359,12 @@ def test_a_batch_that_is_voided_and_decided_again_is_not_published_yet(world: Wo
     """A driver that hung after its decision finds the same batch in the log, but in another decision, which is open."""
     claimed, (mine,) = world.claim(), world.prepare("p-0")
 
-    def meanwhile(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            world.seen[mine] = ObservedTransaction(Outcome.ABORTED)  # it hangs, and another one takes over
-            decided(world, Identity("q", 0), "p-1")
-            world.seen[mine] = ObservedTransaction(Outcome.UNKNOWN)  # its id is in use again
+    def take_over() -> None:
+        world.see(Outcome.ABORTED, mine)
+        decided(world, Identity("q", 0), "p-1")
+        world.see(Outcome.UNKNOWN, mine)  # its id is in use again
 
-    world.before = meanwhile
+    world.meanwhile(End, take_over)
     message = error(lambda: world.commit(claimed, Identity("q", 0), [mine]), ProducerFencedError)
     assert message == (
         "Batch 0: another run of this query took over after the batch was decided, and publishes it or writes it again. Let "
@@ -418,14 +377,12 @@ def test_a_batch_whose_number_is_passed_by_is_not_known_to_be_published(world: W
     """Versions may leave gaps, so a later one does not prove that an earlier one is published."""
     claimed, (mine,) = world.claim(), world.prepare("p-0")
 
-    def meanwhile(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            world.seen[mine] = ObservedTransaction(Outcome.ABORTED)
-            world.write(version("app", 9), "p-1")
-            world.seen[mine] = ObservedTransaction(Outcome.UNKNOWN)
+    def pass_by() -> None:
+        world.see(Outcome.ABORTED, mine)
+        world.write(version("app", 9), "p-1")
+        world.see(Outcome.UNKNOWN, mine)
 
-    world.before = meanwhile
+    world.meanwhile(End, pass_by)
     error(lambda: world.commit(claimed, version("app", 4), [mine]), ProducerFencedError)
 
 
@@ -439,7 +396,7 @@ def test_an_answer_that_is_not_final_is_asked_for_again(world: World, answer: Ou
         if isinstance(effect, Describe):
             world.seen[slow] = next(looks, world.seen[slow])
         elif isinstance(effect, End) and quick in effect.transactions:
-            world.seen[slow] = ObservedTransaction(Outcome.UNKNOWN)  # hidden from the first end
+            world.see(Outcome.UNKNOWN, slow)  # hidden from the first end
 
     world.before = move
     assert world.commit(claimed, Identity("q", 0), (slow, quick)) == "published"
@@ -453,7 +410,7 @@ def test_a_coordinator_that_does_not_commit(world: World) -> None:
 
     def lose(effect: Effect) -> None:
         if isinstance(effect, End):
-            world.seen[slow] = ObservedTransaction(Outcome.UNKNOWN)  # hidden from the end that comes now
+            world.see(Outcome.UNKNOWN, slow)  # hidden from the end that comes now
         elif isinstance(effect, Describe):
             world.seen[slow] = OPEN
 
@@ -470,19 +427,16 @@ def test_a_coordinator_that_does_not_commit(world: World) -> None:
     assert world.outcomes() == ["committed", "committed", "aborted"]
 
 
+def finish(world: World, transaction: Transaction, **changes: Any) -> None:
+    """Let another driver finish the decision at the head; the transaction's id is in use again."""
+    world.append(**{"status": "finished", "transactions": (), "clusters": {}} | changes)
+    del world.seen[transaction]
+
+
 def test_somebody_else_finishes_a_decision(world: World) -> None:
     """Its ids are in use again when it is looked at: the log tells that it was published, so nothing is lost."""
-    transactions = decided(world, Identity("q", 0), "p-0")
-    mine = world.chain
-
-    def finish_first(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            state = replace(mine.state, status="finished", transactions=(), clusters={})
-            world.log.append(Record("other", mine.offset, state))
-            del world.seen[transactions[0]]
-
-    world.before = finish_first
+    (transaction,) = decided(world, Identity("q", 0), "p-0")
+    world.meanwhile(End, lambda: finish(world, transaction))
     assert world.claim().generation == 2
     assert world.state.applied == {"q": 0}
 
@@ -506,14 +460,7 @@ def test_somebody_else_finishes_a_batch_while_it_is_published(
 ) -> None:
     """It counts as published only if the log has it, with as many rows. In both cases nothing more is written."""
     claimed, (mine,) = world.claim(), world.prepare("p-0")
-
-    def finish_first(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            world.log.append(Record("other", world.chain.offset, replace(finished_state(world.state), **changes)))
-            del world.seen[mine]  # its id is in use again
-
-    world.before = finish_first
+    world.meanwhile(End, lambda: finish(world, mine, **changes))
     if is_known:
         assert world.commit(claimed, Identity("q", 0), [mine]) == "published"
     else:
@@ -529,16 +476,7 @@ def test_somebody_else_finishes_a_plain_write(world: World, who: str) -> None:
         world.seen.clear()
         world.log.clear()
         (transaction,) = decided(world, PLAIN, "p-0")
-
-    def finish_first(effect: Effect) -> None:
-        if isinstance(effect, End):
-            world.before = lambda _: None
-            mine = world.chain
-            state = replace(mine.state, status="finished", transactions=(), clusters={})
-            world.log.append(Record("other", mine.offset, state))
-            del world.seen[transaction]
-
-    world.before = finish_first
+    world.meanwhile(End, lambda: finish(world, transaction))
     if who == "the writer":
         message = error(lambda: world.commit(claimed, PLAIN, [transaction]), TransactionError)
         assert message == (
@@ -600,7 +538,7 @@ def test_a_stopped_run_leaves_a_decision_alone(world: World, reached: str) -> No
         decided(world, Identity("q", 0), "p-0")
     else:
         world.write(Identity("q", 0), "p-0")
-    world.log.append(Record("same", world.chain.offset, replace(world.state, owner="run")))
+    world.append(owner="run")
     assert world.run(abandon("a", "run")) is None
     assert world.asked() == [ReadLog]
 
@@ -623,7 +561,7 @@ def test_what_a_decision_may_name_is_not_aborted(world: World, reached: str) -> 
         if reached == "finished":
             world.commit(claimed, Identity("q", 0), transactions)
         else:
-            world.log.append(Record("x", world.chain.offset, replace(world.state, generation=2)))
+            world.append(generation=2)
     records, outcomes = len(world.log), world.outcomes()
     assert not world.run(abandon("a", claimed))
     assert (len(world.log), world.outcomes(), world.asked()) == (records, outcomes, [ReadLog])
@@ -633,12 +571,7 @@ def test_an_abort_that_loses_the_race_does_nothing(world: World) -> None:
     """Somebody else has claimed, and sees to it."""
     claimed = world.claim()
     world.prepare("p-0")
-
-    def claim_first(effect: Effect) -> None:
-        if isinstance(effect, Append):
-            world.log.append(Record("other", world.chain.offset, replace(world.state, generation=2)))
-
-    world.before = claim_first
+    world.meanwhile(Append, lambda: world.append(generation=2))
     assert not world.run(abandon("a", claimed))
     assert world.outcomes() == ["open"]
 

@@ -205,12 +205,6 @@ def test_a_time_that_cannot_be_written(
         records(rows)
 
 
-def test_a_tombstone_is_not_an_empty_value() -> None:
-    """A null stays a null, for values and keys."""
-    found = records(batch(key=[b"", None], value=[None, ""]))
-    assert argued(found)[1:3] == [[None, b""], [b"", None]]
-
-
 def test_only_keys() -> None:
     """Without a column `value`, every row is a tombstone."""
     assert argued(records(batch(key=[b"a", b"b"])))[1:3] == [[None, None], [b"a", b"b"]]

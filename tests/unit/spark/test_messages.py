@@ -33,7 +33,6 @@ from dynamic_kafka.spark.messages import Messages, Part, column_of, messages_of
 
 A = StructType([StructField("a", LongType())])
 AB = StructType([*A.fields, StructField("b", LongType())])
-DECODED = pa.struct([("a", pa.int64()), (ERROR, pa.string())])
 
 
 def part(type_: DataType = A, columns: StructType = A, name: str = "value", form: str = "json", **more: Any) -> Part:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -19,6 +20,7 @@ from dynamic_kafka.errors import ConfigurationError, TransactionError
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients, with_known_leaders
 from dynamic_kafka.kafka.error_codes import may_pass
 from dynamic_kafka.sink.log.chain import Chain, Record, follow, next_generation
+from dynamic_kafka.sink.log.place import place
 from dynamic_kafka.sink.log.records import Pointer, UnreadableRecordError, decode, encode
 from dynamic_kafka.sink.log.topic import ASK_S, LogTopic
 
@@ -57,14 +59,13 @@ def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, 
         ConfigurationError: If the topic is not a commit log, or says that the log is somewhere else.
         TransactionError: If it has a record that only a newer version can read.
     """
-    log = CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)
-    try:
+    with closing(CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)) as log:
         if not log.topic.exists():
             return None
         chain = log.read()
         pointed = None if log.pointer is None or chain.offset >= 0 else log.pointer[1].place
         there = chain.state.places[-1] if chain.state.places else pointed
-        if there is not None and there != f"{log.topic.kafka_id()}/{topic}":
+        if there is not None and there != place(log.topic.kafka_id(), topic):
             kafka_id, _, name = there.partition("/")
             raise ConfigurationError(
                 f"Cluster '{cluster_id}': topic '{topic}' says that the commit log is on another cluster or in another "
@@ -72,8 +73,6 @@ def read_commit_log(cluster_id: str, properties: Mapping[str, str], topic: str, 
                 "--commit-log-property, and the topic with --commit-log"
             )
         return chain
-    finally:
-        log.close()
 
 
 def supersede(cluster_id: str, properties: Mapping[str, str], topic: str, chain: Chain, *, timeout_ms: int) -> bool:
@@ -86,12 +85,9 @@ def supersede(cluster_id: str, properties: Mapping[str, str], topic: str, chain:
         ClusterUnavailableError: If the cluster does not answer, or refuses the record.
     """
     name = uuid.uuid4().hex
-    log = CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)
-    try:
+    with closing(CommitLog(cluster_id, properties, topic, timeout_ms=timeout_ms)) as log:
         log.append(Record(name, chain.offset, next_generation(chain.state, name)))
         return name in log.read().recent
-    finally:
-        log.close()
 
 
 class CommitLog:

@@ -182,10 +182,10 @@ def test_partitions_with_several_questions_are_asked_apart() -> None:
     query = Query(LATEST)
     query.look({"c": wants("t")}, {"c": view(t=[9, None])})
     query.look({"c": wants("t")}, {"c": view(t=[9, 9, 9])})
-    assert {(r.initializer, r.partitions) for r in query.asked} == {
+    assert [(r.initializer, r.partitions) for r in query.asked] == [
         (KafkaOffsetsInitializer.timestamp(1_000), (TP("t", 1),)),
         (EARLIEST, (TP("t", 2),)),
-    }
+    ]
 
 
 def test_only_the_assigned_partitions_are_read() -> None:

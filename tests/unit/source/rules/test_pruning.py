@@ -62,7 +62,7 @@ def test_no_row_is_left_out_that_a_condition_allows(
     for cluster, _, initializer, tps in time_requests(document, conditions):
         for tp in tps:
             times = logs[cluster, tp.topic, tp.partition]
-            late = (i for i, time in enumerate(times) if time >= initializer.timestamp_ms)  # type: ignore[attr-defined]
+            late = (i for i, time in enumerate(times) if time >= initializer.default_ms)  # type: ignore[attr-defined]
             found[cluster, tp] = next(late, len(times) + 5)
     start_at(document, found)
     for (cluster, tp), (first, end) in before.items():
