@@ -118,8 +118,10 @@ def _is_known(request: MoveRequest, found: Comparison, old: RecordLog, new: Reco
     """Return whether a beginning cannot be an earlier one, with the same records, that the old log has lost."""
     tp, anchor = request.old_partition, found.anchor
     start, end = old.bounds(tp)
+    if start == 0 or request.by == "same-offsets":
+        return True
     has_others = next(old.records(tp, start, anchor.began_old), None) is not None
-    if start == 0 or request.by == "same-offsets" or (anchor.records and not has_others):
+    if anchor.records and not has_others:
         return True
     ours = list(islice(old.records(tp, anchor.old, max(end, anchor.old)), _RUN))
     theirs = new.records(request.partition, anchor.new, max(new.bounds(request.partition)[1], anchor.new))
