@@ -63,6 +63,7 @@ SET = "PYSPARK_PYTHON"
         (machine.judge_java("/x/java", 'java version "1.8.0_292"'), ERROR, "Java 8.0_292 (/x/java) is too old"),
         (machine.judge_java("/x/java", 'openjdk version "25" 2025-09-16'), WARNING, "newer"),
         (machine.judge_java("/x/java", "segmentation fault"), ERROR, "does not say a version"),
+        (machine.judge_java("/x/java", ""), ERROR, "'/x/java' cannot be run"),
         (machine.judge_java(None, None), ERROR, "was not found"),
         (machine.judge_spark("4.2.0", None), OK, "Spark 4.2.0"),
         (machine.judge_spark("3.5.8", None), ERROR, "too old"),

@@ -297,6 +297,23 @@ def test_a_setting_of_spark_without_a_value(run: Run) -> None:
     assert (code, err) == (2, "dynamic-kafka: error: --conf spark.executor.memory has no value; give it as KEY=VALUE\n")
 
 
+def test_a_java_that_does_not_start(tmp_path: Path) -> None:
+    """It has said why, and the last line names what did not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dynamic_kafka", "sql", "-e", "SELECT 1"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "dynamic-kafka: error: Spark's Java process has not started; what it said is above, and 'dynamic-kafka doctor' "
+        "checks Java"
+    )
+    assert f"{tmp_path}/bin/java" in done.stderr
+
+
 def test_rows_are_shown(environment: Environment, run: Run) -> None:
     """As a table, NULL as such, control characters escaped; not more than a terminal takes."""
     many = [(i,) for i in range(1001)]

@@ -131,8 +131,10 @@ def judge_java(program: str | None, text: str | None) -> Finding:
     """Judge Java by what `java -version` says; None if there is no Java."""
     oldest, newest = JAVA
     install = f"install Java {oldest} or {newest}, and set JAVA_HOME to it"
-    if program is None or text is None:
+    if program is None:
         return error("Java was not found (JAVA_HOME is not set, and there is no java in PATH)", install)
+    if not text:
+        return error(f"'{program}' cannot be run", install)
     match = re.search(r'version "(?:1\.)?(\d+)([^"]*)"', text)
     if match is None:
         return error(f"'{program} -version' does not say a version", install)

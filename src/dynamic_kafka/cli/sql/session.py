@@ -47,11 +47,13 @@ def start_environment(
 
     Raises:
         ConfigurationError: If a setting has no value, or the server does not answer.
+        DynamicKafkaError: If Java does not start.
         MissingDependencyError: If there is no pyspark, or not what it needs for Spark Connect.
     """
     if not debug:
         warnings.filterwarnings("ignore", module="pyspark")  # about its own libraries
     try:
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingDependencyError("pyspark", "spark", "to run SQL") from None
@@ -86,9 +88,16 @@ def start_environment(
     if remote is not None:
         return TableEnvironment(_connected(builder.remote(remote), remote))
     builder = builder.appName("dynamic-kafka sql").master(master or "local[*]")
-    if not debug:
-        _start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
-    session = builder.getOrCreate()
+    try:
+        if not debug:
+            _start_context({"spark.app.name": "dynamic-kafka sql", "spark.master": master or "local[*]", **values})
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise DynamicKafkaError(
+            "Spark's Java process has not started; what it said is above, and 'dynamic-kafka doctor' checks Java"
+        ) from error
     context = session.sparkContext
     if str(context.master).startswith("local") and not context.getConf().contains(_PARTITIONS):
         # Spark's default is 200 tasks for each aggregation and join of a micro-batch. A user's --conf is in getConf.
