@@ -110,6 +110,13 @@ def test_stream_ids_are_a_collection(ids: Any) -> None:
         builder().set_stream_pattern(5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("pairs", ["ab", 5, ["a"], [("a",)], [("a", "0")], [("a", 0), (1, 2)], [("a", True)]])
+def test_partitions_are_pairs(pairs: Any) -> None:
+    """Of a topic and a number; a text of two letters is none."""
+    with pytest.raises(ConfigurationError, match=r"^set_partitions takes pairs of a topic and a partition, such as"):
+        KafkaSource.builder().set_partitions(pairs)
+
+
 @pytest.mark.parametrize("given", [timedelta(seconds=-5), "-5 s", "soon", None])
 @pytest.mark.parametrize("setter", ["for_bounded_out_of_orderness", "with_idleness"])
 def test_a_watermark_has_no_negative_duration(setter: str, given: Any) -> None:
