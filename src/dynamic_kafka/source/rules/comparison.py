@@ -12,9 +12,10 @@
    missing between.
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
-Several places may be the beginning, if records are identical. The first one that nothing contradicts counts, also not the
-next records after the position. The old log may have lost earlier ones. If it has records before the beginning, 32 records
-from there on have to be the same. If it has none up to the position, all of its next 32 records have to be.
+Several places may be the beginning, if records are identical. The first one counts that nothing contradicts, also not the
+next records after the position. If the old log has records before it, which the new one lacks, 32 records from there on
+have to be the same, or no other place may fit. If the old log has lost its first records, another place may be among those:
+then the 32 have to be the same in any case, or all of its next ones if it has none up to the position.
 """
 
 from __future__ import annotations
@@ -91,15 +92,23 @@ def compare(
         # What was counted is compared as a whole: the old log may lose a part of it before the next time.
         return _walk(request, anchor, old, new, max(most, anchor.ahead))
     best: Comparison | None = None
+    alone: Comparison | None = None
     for begin in islice(_beginnings(request, old, new), _BEGINNINGS):
+        if alone is not None and begin.old > request.position:
+            break
         found = _walk(request, begin, old, new, most, strictly=True)
-        if not _is_known(request, found, old, new):
-            continue
-        if found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new)):
+        fits = found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new))
+        certainty = _certainty(request, found, old, new)
+        if fits and alone is not None:
+            return None
+        if fits and certainty == "sure":
             best = found
             break
-        if best is None or _rank(found) > _rank(best):
+        if fits and certainty == "alone":
+            alone = found
+        elif certainty != "none" and (best is None or _rank(found) > _rank(best)):
             best = found
+    best = alone or best
     if best is None:
         return None
     begun = best.anchor
@@ -114,19 +123,23 @@ def _rank(found: Comparison) -> tuple[bool, int]:
     return found.state != "differs", found.anchor.records
 
 
-def _is_known(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:
-    """Return whether a beginning cannot be an earlier one, with the same records, that the old log has lost."""
+def _certainty(
+    request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog
+) -> Literal["sure", "alone", "none"]:
+    """Return whether a beginning counts: `alone` if no other one fits; `none` if the old log may have lost another one."""
     tp, anchor = request.old_partition, found.anchor
     start, end = old.bounds(tp)
-    if start == 0 or request.by == "same-offsets":
-        return True
+    if request.by == "same-offsets":
+        return "sure"
     has_others = next(old.records(tp, start, anchor.began_old), None) is not None
-    if anchor.records and not has_others:
-        return True
+    if not has_others and (start == 0 or anchor.records):
+        return "sure"
     ours = list(islice(old.records(tp, anchor.old, max(end, anchor.old)), _RUN))
     theirs = new.records(request.partition, anchor.new, max(new.bounds(request.partition)[1], anchor.new))
     same = sum(1 for _ in takewhile(lambda pair: pair[0].same(pair[1]), zip(ours, theirs, strict=False)))
-    return anchor.records + same >= _RUN if has_others else same == len(ours)
+    if (anchor.records + same >= _RUN) if has_others else same == len(ours):
+        return "sure"
+    return "alone" if start == 0 else "none"
 
 
 def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:

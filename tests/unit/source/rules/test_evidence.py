@@ -104,6 +104,7 @@ def test_an_exact_position_is_the_true_one(
 @example("abcd", 2, 4, 0, True, 3, 0, "records")
 @example("XXX", 1, 3, 1, False, 0, 1, "records")
 @example("XX", 1, 2, 1, False, 0, 1, "records")
+@example("XXXXXXXaa", 8, 9, 8, True, 0, 0, "records")
 def test_nothing_is_lost_where_a_place_is_exact_or_at_least_once(
     text: str,
     position: int,
