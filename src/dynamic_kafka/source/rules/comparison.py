@@ -128,16 +128,15 @@ def _certainty(
 ) -> Literal["sure", "alone", "none"]:
     """Return whether a beginning counts: `alone` if no other one fits; `none` if the old log may have lost another one."""
     tp, anchor = request.old_partition, found.anchor
-    start, end = old.bounds(tp)
-    if request.by == "same-offsets":
+    if request.by == "same-offsets" or anchor.records >= _RUN:
         return "sure"
+    start, _ = old.bounds(tp)
     has_others = next(old.records(tp, start, anchor.began_old), None) is not None
     if not has_others and (start == 0 or anchor.records):
         return "sure"
-    ours = list(islice(old.records(tp, anchor.old, max(end, anchor.old)), _RUN))
-    theirs = new.records(request.partition, anchor.new, max(new.bounds(request.partition)[1], anchor.new))
-    same = sum(1 for _ in takewhile(lambda pair: pair[0].same(pair[1]), zip(ours, theirs, strict=False)))
-    if (anchor.records + same >= _RUN) if has_others else same == len(ours):
+    pairs = _next_pairs(request, anchor, old, new, _RUN)
+    same = sum(1 for _ in takewhile(lambda pair: pair[1] is not None and pair[0].same(pair[1]), pairs))
+    if (anchor.records + same >= _RUN) if has_others else same == len(pairs):
         return "sure"
     return "alone" if start == 0 else "none"
 
@@ -146,10 +145,18 @@ def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: Recor
     """Return whether the next records after the position are the same on both logs, as far as both have them."""
     if found.state != "complete" or found.anchor.old != request.position:
         return True
+    pairs = _next_pairs(request, found.anchor, old, new, _AGREE)
+    return all(other is None or one.same(other) for one, other in pairs)
+
+
+def _next_pairs(
+    request: MoveRequest, anchor: Anchor, old: RecordLog, new: RecordLog, most: int
+) -> list[tuple[RecordPrint, RecordPrint | None]]:
+    """Return the next records of the old log after an anchor, each with that of the new log; None after its end."""
     end_old, end_new = old.bounds(request.old_partition)[1], new.bounds(request.partition)[1]
-    ours = list(islice(old.records(request.old_partition, request.position, max(end_old, request.position)), _AGREE))
-    theirs = new.records(request.partition, found.anchor.new, max(end_new, found.anchor.new))
-    return all(one.same(other) for one, other in zip(ours, theirs, strict=False))
+    ours = old.records(request.old_partition, anchor.old, max(end_old, anchor.old))
+    theirs = new.records(request.partition, anchor.new, max(end_new, anchor.new))
+    return [(one, next(theirs, None)) for one in islice(ours, most)]
 
 
 def _has_counted(request: MoveRequest, anchor: Anchor, old: RecordLog) -> bool:
