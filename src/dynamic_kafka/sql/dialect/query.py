@@ -128,7 +128,8 @@ def with_names(query: Query, names: Mapping[int, str]) -> str:
     for place in sorted(names):
         table = known[place]
         alias = "" if table.args.get("alias") else f" AS {quoted(table.name)}"
-        text += f"{query.plain[end:place]}{quoted(names[place])}{alias}"
+        begin = min(part.meta["start"] for part in table.parts)  # with the database before it
+        text += f"{query.plain[end:begin]}{quoted(names[place])}{alias}"
         end = table.this.meta["end"] + 1
     return text + query.plain[end:]
 

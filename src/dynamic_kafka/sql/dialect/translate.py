@@ -318,11 +318,11 @@ class Translator(Writer):
         if isinstance(call, exp.Anonymous) and called(call) in WINDOW_TABLES:
             return self.as_changed(expression, windowed(self, expression, call))
         place = call.meta.get("start", -1) if isinstance(call, exp.Identifier) else -1
-        name = name_in(expression)
         if (view := self._renamed.get(place) or self._views.get(place)) is not None:
             alias = self.sql(expression, "alias") or quoted(expression.name)
             text = f"{quoted(view)} AS {alias}"
-            return self.as_changed(expression, text) if place in self._views or len(name) > 1 else text
+            return self.as_changed(expression, text) if place in self._views else text
+        name = name_in(expression)
         if len(name) > 1 and not database_of(name):
             self._changed.add(id(expression))
             expression.set("catalog", None)
