@@ -102,9 +102,8 @@ def _parsed(condition: Condition) -> Comparison:
         column, sign, value = condition
         path = (column,) if isinstance(column, str) else tuple(column)
         several = sign in ("in", "not in")
-        if not path or not all(isinstance(name, str) for name in (*path, sign)):
-            raise TypeError
-        if several and isinstance(value, str | bytes | Mapping):
+        is_list = not isinstance(value, str | bytes | Mapping)
+        if not path or not all(isinstance(name, str) for name in (*path, sign)) or (several and not is_list):
             raise TypeError
         found = Comparison(path, sign, tuple(value) if several else value)
     except (TypeError, ValueError):

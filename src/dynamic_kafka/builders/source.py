@@ -321,12 +321,12 @@ class KafkaSourceBuilder(_Builder):
         """
         expected = "pairs of a topic and a partition, such as {('orders', 0)}"
         pairs: Collection[object] = checked("set_partitions", partitions, expected, (AbstractSet, list, tuple))
-        by_topic: dict[str, list[int]] = {}
         for pair in pairs:
             if not isinstance(pair, tuple) or [*map(type, pair)] != [str, int]:
                 raise ConfigurationError(f"set_partitions takes {expected}, but was given {pair!r}")
-            by_topic.setdefault(pair[0], []).append(pair[1])
-        by_topic = {topic: sorted(by_topic[topic]) for topic in sorted(by_topic)}
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(partitions):
+            by_topic.setdefault(topic, []).append(partition)
         return self._subscribe("set_partitions", **{"topic-partitions": json.dumps(by_topic)})
 
     def build(self) -> KafkaSource:

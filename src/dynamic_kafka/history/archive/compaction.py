@@ -4,8 +4,8 @@ The steps, of which each may be the last one before a crash:
 
 1. Write the new file. Readers do not see it, because no log names it.
 2. Write the state that has the new file instead of the old ones. It counts from now on.
-3. Delete files that were replaced long ago, old files that no log names and whose records are all in others, and old parts
-   of the log.
+3. Delete files that were replaced long ago, and old parts of the log. Delete old files that the log does not name, if other
+   files have all of their records.
 
 So a reader sees the old files or the new one, and a compaction that was stopped is just run again. Before step 2, the new
 file is compared with the old ones: the same offsets of each partition, none twice, and only those that the log has. Old
@@ -81,19 +81,20 @@ def compact(
     problems: list[str] = []
     new: set[str] = set()
     for day, paths in _days_to_compact(archive, before, only).items():
-        done[day] = len(paths)
-        if not execute:
+        if execute:
+            try:
+                path, file = _rewritten(files, archive, day, paths)
+            except ArchiveError as error:
+                problems.append(str(error))
+                continue
+            except OSError as error:
+                problems.append(f"A file of day {day} cannot be read: {failure_reason(error)}")
+                continue
+            archive.replace(paths, {path: file}, now_ms)
+            new.add(path)
+        else:
             archive.replaced |= dict.fromkeys(paths, now_ms)
-            continue
-        try:
-            path, file = _rewritten(files, archive, day, paths)
-        except (ArchiveError, OSError) as error:
-            is_worded = isinstance(error, ArchiveError)
-            problems.append(str(error) if is_worded else f"A file of day {day} cannot be read: {failure_reason(error)}")
-            del done[day]
-            continue
-        archive.replace(paths, {path: file}, now_ms)
-        new.add(path)
+        done[day] = len(paths)
     incomplete = {  # of these days, the files that were replaced may be the only ones with some records
         path.partition("/")[0]
         for path, file in archive.files.items()

@@ -258,9 +258,8 @@ class FileWriter:
         return DataFile(self._day, self._rows, self._stream.size_bytes, self._stream.hash.hexdigest())
 
     def _failing(self) -> AbstractContextManager[None]:
-        return self._files.failing(
-            self.path, "written", (OSError,)
-        )  # rows that Arrow refuses are no fault of the place
+        # Not the errors of Arrow: it refuses rows, and nothing is wrong with the file system then.
+        return self._files.failing(self.path, "written", (OSError,))
 
     def abort(self) -> None:
         """Delete the file. An error led here and is the one to show; what stays is deleted by a compaction."""

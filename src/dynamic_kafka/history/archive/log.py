@@ -131,15 +131,15 @@ def begin(files: Files) -> Archive:
         ArchiveError: If the folder has files: no reader would see them any more.
     """
     others = sorted(filter(is_data, files.walk()))
-    archive = read(files)  # another query may have been faster
-    if archive is None and others:
+    if (found := read(files)) is not None:  # another query was faster
+        return found
+    if others:
         raise ArchiveError(
             f"The folder {files.location} has files that are not of an archive, such as {others[0]}. Name a new folder for "
             f"the archive. If it was an archive, its folder {FOLDER} is gone: restore that from a backup"
         )
-    if archive is None:
-        archive = Archive(number=1)
-        files.create(_path(_STATES, "1"), encode_state(archive))
+    archive = Archive(number=1)
+    files.create(_path(_STATES, "1"), encode_state(archive))
     return read(files) or archive
 
 

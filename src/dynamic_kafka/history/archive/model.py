@@ -358,8 +358,6 @@ def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
 _OWN = re.compile(r"day=[^/]*/\.?(batch-[0-9]{12,}|all)-[0-9a-f]{32}\.parquet")
-
-
 _OR_DELETE = ", or delete it if its query was stopped while it wrote the file: the query writes it again"
 
 

@@ -154,7 +154,7 @@ def check_follows(
     """Check that an archive has what its query has read before a batch.
 
     Args:
-        archive: The archive before the batch; None if there is none.
+        archive: The archive before the batch; None if its folder has no log.
         location: Its folder.
         earlier: What batches from `first` to before `batch` have read, of those that the checkpoint still has.
         first: The first batch of which the log has no record.
