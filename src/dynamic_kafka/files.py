@@ -131,7 +131,7 @@ class Files:
         }
 
     def size(self, path: str) -> int | None:
-        """Return the size of a file; None if there is none."""
+        """Return the size of a file in bytes; None if it does not exist."""
         with self.failing(path, "looked at"):
             found = self._fs.get_file_info(self.full(path)).size
         return None if found is None else int(found)
@@ -211,7 +211,7 @@ class Files:
             return bool(self._fs.get_file_info(self.full(path)).type != FileType.NotFound)
 
     def _write(self, path: str, text: str, *, replaces: bool) -> None:
-        """Write a file so that nobody sees a part of it."""
+        """Write a file that can be seen only when it is complete."""
         hidden = f"{self.hidden(path)}.{uuid.uuid4().hex}.tmp" if self._renames else path
         with self.failing(path, "written"):
             self._fs.create_dir(self.full(path).rpartition("/")[0], recursive=True)

@@ -116,7 +116,7 @@ def own_folder() -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user can look into, if there is none.
+    """Create a folder with the mode 0700, or give this mode to the one that exists.
 
     Raises:
         OSError: If it cannot be made, or if another user could write into the one that is there.
@@ -128,5 +128,5 @@ def make_private(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "it is a symbolic link or a file", str(folder))
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(errno.EPERM, "other users can write into it", str(folder))
-    if found.st_mode & 0o077:  # made by somebody else, with another mask
+    if found.st_mode & 0o077:  # it was created with another umask
         folder.chmod(0o700)
