@@ -280,7 +280,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
                 "kafka.bootstrap.servers": "b:1",
                 "subscribe": "t",
                 "failOnDataLoss": str(not tolerant).lower(),
-                "kafkaConsumer.pollTimeoutMs": "400",
+                "kafkaConsumer.pollTimeoutMs": "60 s",
                 "fetchOffset.retryIntervalMs": "20",
                 **options,
             }
@@ -295,7 +295,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]
 
 
 Read = Callable[..., list[tuple[int, int]]]
-PATIENT = {"kafkaConsumer.pollTimeoutMs": "60 s", "fetchOffset.retryIntervalMs": "10 s"}
+IMPATIENT = {"kafkaConsumer.pollTimeoutMs": "400 ms"}
+PATIENT = {"fetchOffset.retryIntervalMs": "10 s"}
 REMOVED = ClusterAccess({}, "K", removed="the metadata does not name this cluster any more", from_checkpoint=True)
 
 
@@ -418,13 +419,13 @@ def test_lost_offsets_are_recognised(
     start, end = lost
     started = time.monotonic()
     with pytest.raises(DataLossError, match=reason) as caught:
-        read(cluster, **{"kafkaConsumer.pollTimeoutMs": "60 s"})
+        read(cluster)
     assert (caught.value.start, caught.value.end) == lost
     assert f"start the query once with skip-offsets=c/t/0:{start}-{end} to give up only these offsets" in str(
         caught.value
     )
 
-    assert read(cluster, tolerant=True, **{"kafkaConsumer.pollTimeoutMs": "60 s"}) == left
+    assert read(cluster, tolerant=True) == left
     assert time.monotonic() - started < 5
     assert f"offsets [{start}, {end}): " in caplog.text
     assert f"{end - start} offsets are given up, because failOnDataLoss=false" in caplog.text
@@ -528,7 +529,7 @@ def test_no_answer_is_no_proof(read: Read, *, tolerant: bool) -> None:
     cluster.reachable = False
     started = time.monotonic()
     with pytest.raises(ClusterUnavailableError) as caught:
-        read(cluster, planned(), planned(0, 9, partition=1), tolerant=tolerant)
+        read(cluster, planned(), planned(0, 9, partition=1), tolerant=tolerant, **IMPATIENT)
     assert time.monotonic() - started > 0.4
     assert "Bring the cluster back" in str(caught.value)
     assert "skip-offsets=c/t/0:50-100;c/t/1:0-9" in str(caught.value)
@@ -539,8 +540,8 @@ def test_brokers_that_go_on_to_disagree(read: Read) -> None:
     """One says that the range is out of its log, and the leader that it is not: that proves no loss, and ends some time."""
     cluster = Cluster(Log(0, 100))
     cluster.lags_at = 40
-    with pytest.raises(ClusterUnavailableError, match="nothing could be read for 0 s"):
-        read(cluster, tolerant=True)
+    with pytest.raises(ClusterUnavailableError, match=r"nothing could be read for \d+ s"):
+        read(cluster, tolerant=True, **IMPATIENT)
 
 
 @pytest.mark.parametrize(("mode", "said"), [("isolate", True), ("fail", False)])
@@ -549,7 +550,7 @@ def test_a_query_that_isolates_can_postpone_its_cluster(read: Read, mode: str, *
     cluster = Cluster(Log(0, 100))
     cluster.reachable = False
     with pytest.raises(ClusterUnavailableError) as caught:
-        read(cluster, **{"cluster-failure-mode": mode})
+        read(cluster, **IMPATIENT, **{"cluster-failure-mode": mode})
     assert ("dynamic-kafka offsets postpone CHECKPOINT c" in str(caught.value)) is said
 
 
@@ -569,7 +570,7 @@ def test_a_cluster_that_is_removed_and_silent(read: Read, caplog: pytest.LogCapt
     """The metadata is the evidence: given up with its count, or an error that names both ways on."""
     cluster = Cluster(Log(0, 100))
     cluster.reachable = False
-    patience = {"kafkaConsumer.pollTimeoutMs": "60 s", "kafka.default.api.timeout.ms": "200"}
+    patience = {"kafka.default.api.timeout.ms": "200"}
     with pytest.raises(ClusterUnavailableError, match="any more") as caught:
         read(cluster, access=REMOVED, **patience)
     assert "once with skip-offsets=c/t/0:50-100 or failOnDataLoss=false" in str(caught.value)
@@ -588,10 +589,9 @@ def test_a_removed_cluster_whose_login_is_gone(read: Read, caplog: pytest.LogCap
     """The document holds no password: nothing is waited for."""
     cluster = Cluster(Log(0, 100))
     cluster.reachable, cluster.refuses_login, cluster.has_login = False, login == "refused", login != "gone"
-    patience = {"kafkaConsumer.pollTimeoutMs": "60 s"}
     with pytest.raises(ClusterUnavailableError, match=r"give passwords as \$\{env:...\} or \$\{file:...\}"):
-        read(cluster, access=REMOVED, **patience)
-    assert read(cluster, access=REMOVED, tolerant=True, **patience) == []
+        read(cluster, access=REMOVED)
+    assert read(cluster, access=REMOVED, tolerant=True) == []
     assert "50 offsets are given up" in caplog.text
 
 
@@ -645,7 +645,7 @@ def test_records_that_are_damaged_on_the_way_are_fetched_again(read: Read) -> No
             cluster.logs[0].damaged.clear()
 
     cluster.before_fetch = heal
-    assert read(cluster, **{"fetchOffset.retryIntervalMs": "10000"}) == offsets(50, 100)  # with time for three answers
+    assert read(cluster, **PATIENT) == offsets(50, 100)  # with time for three answers
 
 
 def test_a_truncation_that_librdkafka_finds_is_told(read: Read, caplog: pytest.LogCaptureFixture) -> None:
@@ -676,7 +676,7 @@ def test_rows_that_take_long_downstream_are_no_stall(read: Read) -> None:
     cluster = Cluster(Log(0, 60))
 
     def slowly() -> None:
-        time.sleep(0.5)
+        time.sleep(1.2)
         cluster.before_fetch = more
 
     def more() -> None:
@@ -687,7 +687,7 @@ def test_rows_that_take_long_downstream_are_no_stall(read: Read) -> None:
 
     more_at: list[float] = []
     cluster.before_batch = slowly
-    assert read(cluster, **{"fetchOffset.retryIntervalMs": "1 s"}) == offsets(50, 100)
+    assert read(cluster, **PATIENT, **{"kafkaConsumer.pollTimeoutMs": "1 s"}) == offsets(50, 100)
 
 
 def test_a_cluster_that_is_silent_lets_the_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -701,14 +701,14 @@ def test_a_cluster_that_is_silent_lets_the_others_go_first(monkeypatch: pytest.M
 
     monkeypatch.setattr(reader, "kept_clients", clients)
     options = {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}
-    settings = configure_source(options | {"kafkaConsumer.pollTimeoutMs": "400"})
+    settings = configure_source(options | {"kafkaConsumer.pollTimeoutMs": "1 s"})
     task = ReadTask(
         [planned()._replace(cluster="a"), planned(0, 10)._replace(cluster="b")],
         dict.fromkeys("ab", ClusterAccess({}, kafka_id="K")),
     )
     batches = reader.read(task, arrow_schema(["offset"]), settings)
     assert next(batches).num_rows == 10
-    time.sleep(0.5)
+    time.sleep(1.2)
     clusters["a"].reachable = True
     assert sum(batch.num_rows for batch in batches) == 50
 
