@@ -19,7 +19,7 @@ Faults (lost, late and repeated requests, time-outs, drivers) are bounded, as `L
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
@@ -139,6 +139,8 @@ class Explorer:
     limits: Limits
     rules: Rules
     finished: int = 0
+    kept: set[Any] = field(default_factory=set)
+    """What was seen to keep the promises."""
     alive: set[Any] = field(default_factory=set)
     """What a new driver was seen to go on from."""
 
@@ -148,12 +150,12 @@ class Explorer:
     def run(self) -> int:
         """Visit them; returns how many there are."""
         first = self.start_driver(World(), 0, 0)
-        seen, pending = {hash(first)}, [first]
+        seen, pending = {hash(first)}, [first]  # 64 bits; whole worlds would need gigabytes
         while pending:
-            world = pending.pop()
-            for after in self.moves(world):
-                if hash(after) not in seen:  # 64 bits; whole worlds would need gigabytes
-                    seen.add(hash(after))
+            for after in self.moves(pending.pop()):
+                before = len(seen)
+                seen.add(hash(after))
+                if len(seen) > before:
                     self.check(after)
                     pending.append(after)
         assert self.finished, "no run came to its end: the model is of no use"
@@ -163,20 +165,25 @@ class Explorer:
 
     def check(self, world: World) -> None:
         """Nothing twice, nothing half, nothing lost, nothing stuck."""
-        rows = world.published
+        if (world.published, world.checkpoints) not in self.kept:
+            self.check_published(world.published, world.checkpoints)
+            self.kept.add((world.published, world.checkpoints))
+        for number in range(self.limits.queries):
+            self.check_alive(world, number)
+
+    def check_published(self, rows: tuple[Row, ...], checkpoints: tuple[Checkpoint, ...]) -> None:
+        """The rows are whole batches, each once, and those of all batches that are done."""
         if len({(r.query, r.batch, r.task) for r in rows}) < len(rows):
             raise ViolationError(f"a row is published twice: {rows}")
         if len({(r.query, r.batch, r.generation) for r in rows}) > len({(r.query, r.batch) for r in rows}):
             raise ViolationError(f"rows of two attempts at one batch are published: {rows}")
         if not all(r.is_whole for r in rows):
             raise ViolationError(f"a part of a task's rows is published: {rows}")
-        for query, done, plans in world.checkpoints:
+        for query, done, plans in checkpoints:
             for batch in range(done):
                 if sum((r.query, r.batch, r.content) == (query, batch, plans[batch]) for r in rows) < len(TASKS):
                     raise ViolationError(f"batch {batch} is done for Spark, and not published: {rows}")
             self.finished += done == self.limits.batches
-        for number in range(self.limits.queries):
-            self.check_alive(world, number)
 
     def check_alive(self, world: World, checkpoint: int) -> None:
         """A driver that starts now, when all others are dead and no request is lost, publishes the next batch."""
@@ -188,7 +195,7 @@ class Explorer:
         slots = tuple(  # brokers go on with what they have begun
             tuple(ended(slot, "aborted") if slot.status == "fenced" else slot for slot in some) for some in world.slots
         )
-        world = replace(world, drivers=(), tasks=(), late=(), slots=slots, log=world.log._replace(appended=()))
+        world = world._replace(drivers=(), tasks=(), late=(), slots=slots, log=world.log._replace(appended=()))
         world = self.start_driver(world, 0, checkpoint)
         while world.checkpoints[checkpoint].done == done:
             driver = world.drivers[0]
@@ -222,12 +229,12 @@ class Explorer:
                 return
         for i, request in enumerate(world.late):
             rest = world.late[:i] + world.late[i + 1 :]
-            yield self.execute(replace(world, late=rest), *request)
+            yield self.execute(world._replace(late=rest), *request)
         for task in world.tasks:
             late = world.late_tasks + (task.started and task.slot < 0)
             # The two tasks of a batch have nothing in common: the second one starts after the first.
             if late <= self.limits.late_tasks and (task.number == 0 or task._replace(number=0) not in world.tasks):
-                yield self.run_task(replace(world, late_tasks=late), task)
+                yield self.run_task(world._replace(late_tasks=late), task)
         for worker, slots in enumerate(world.slots):
             for number, slot in enumerate(slots):
                 if slot.status == "fenced":
@@ -237,9 +244,9 @@ class Explorer:
                 for later in self.limits.epoch_steps:
                     aborted = ended(slot, "fenced" if self.limits.fences else "aborted", later)
                     if not slot.seen_open and world.timeouts < self.limits.timeouts:
-                        yield replace(with_slot(world, worker, number, aborted), timeouts=world.timeouts + 1)
+                        yield with_slot(world, worker, number, aborted)._replace(timeouts=world.timeouts + 1)
                     if slot.seen_open and world.late_timeouts < self.limits.late_timeouts:
-                        yield replace(with_slot(world, worker, number, aborted), late_timeouts=world.late_timeouts + 1)
+                        yield with_slot(world, worker, number, aborted)._replace(late_timeouts=world.late_timeouts + 1)
         for driver in world.drivers:
             if driver.phase != "end":
                 yield from self.step(world, driver)
@@ -260,12 +267,12 @@ class Explorer:
             query, done, plans = world.checkpoints[checkpoint]
             for left in range(done + 1):
                 copied = (*world.checkpoints, Checkpoint(query, min(done, left), plans[:left]))
-                yield self.start_driver(replace(world, checkpoints=copied), number, len(world.checkpoints))
+                yield self.start_driver(world._replace(checkpoints=copied), number, len(world.checkpoints))
 
     def start_driver(self, world: World, number: int, checkpoint: int) -> World:
         """A driver reads Spark's checkpoint: the first batch that is not done comes (again)."""
         query, done, _ = world.checkpoints[checkpoint]
-        world = replace(world, drivers=(*world.drivers, Driver(number, query, done, "end", checkpoint=checkpoint)))
+        world = world._replace(drivers=(*world.drivers, Driver(number, query, done, "end", checkpoint=checkpoint)))
         return self.enter(world, world.drivers[number], "claim" if done < self.limits.batches else "end")
 
     def trimmed(self, world: World) -> World:
@@ -274,14 +281,14 @@ class Explorer:
         appended = tuple((name, offset) for name, offset in log.appended if offset == last)
         if appended == log.appended:
             return world
-        return replace(world, log=log._replace(appended=appended), trims=world.trims + 1)
+        return world._replace(log=log._replace(appended=appended), trims=world.trims + 1)
 
     def abort_by_hand(self, world: World) -> World:
         """Abort everything that is open, as if the batch at the head had failed."""
         number = len(world.drivers)
         claim = Claim(CHAIN, self.runs.chain(world.log).state.generation)
         by_hand = Driver(number, 0, 0, "end", claim)
-        world = replace(world, drivers=(*world.drivers, by_hand), aborts=world.aborts + 1)
+        world = world._replace(drivers=(*world.drivers, by_hand), aborts=world.aborts + 1)
         if self.rules.aborts_claim:
             return self.enter(world, by_hand, "abandon")
         for transaction in self.list_open(world):
@@ -305,7 +312,7 @@ class Explorer:
         world = with_slot(world, task.number, number, Slot(epoch, "open", row, max(slot.prepared_by, task.generation)))
         if self.limits.two_steps:
             tasks = {*world.tasks, task._replace(slot=number, epoch=epoch)} - {task}
-            return replace(world, tasks=tuple(sorted(tasks)))
+            return world._replace(tasks=tuple(sorted(tasks)))
         return self.report(self.without_task(world, task), task, number, epoch)
 
     def end_task(self, world: World, task: Task) -> World:
@@ -323,7 +330,7 @@ class Explorer:
         tasks = {*world.tasks, task._replace(started=True, slot=-1, epoch=-1)} - {task}
         if world.late_tasks == self.limits.late_tasks:
             tasks = {other for other in tasks if not other.started or other.slot >= 0}
-        return replace(world, tasks=tuple(sorted(tasks)))
+        return world._replace(tasks=tuple(sorted(tasks)))
 
     def report(self, world: World, task: Task, number: int, epoch: int) -> World:
         """A task's message reaches the driver if that still waits."""
@@ -352,7 +359,7 @@ class Explorer:
                 driver = driver._replace(batch=driver.batch + 1)
                 checkpoints[driver.checkpoint] = found._replace(done=driver.batch)
                 more = driver.batch < self.limits.batches
-                world = replace(world, checkpoints=tuple(checkpoints))
+                world = world._replace(checkpoints=tuple(checkpoints))
                 yield self.enter(world, driver, "claim" if more else "end")
             else:
                 yield self.enter(world, driver, "end")
@@ -370,7 +377,7 @@ class Explorer:
                 listed = self.list_open(world)
                 yield self.answer(world, driver, listed)
                 if listed and world.faults < self.limits.faults:  # a cluster does not answer
-                    yield self.answer(replace(world, faults=world.faults + 1), driver, ())
+                    yield self.answer(world._replace(faults=world.faults + 1), driver, ())
             case Describe(transactions):
                 seen = tuple(self.describe(world, t) for t in transactions)
                 for t, (found_outcome, *_) in zip(transactions, seen, strict=True):
@@ -408,13 +415,13 @@ class Explorer:
         yield done
         if world.faults < self.limits.faults:
             for i, faulty in enumerate(requests):
-                partly = replace(answered, faults=world.faults + 1)
+                partly = answered._replace(faults=world.faults + 1)
                 for request in requests[:i] + requests[i + 1 :]:
                     partly = self.execute(partly, *request)
                 yield partly  # lost
-                yield replace(partly, late=tuple(sorted((*partly.late, faulty), key=repr)))
-                yield replace(
-                    done, faults=world.faults + 1, late=tuple(sorted((*done.late, faulty), key=repr))
+                yield partly._replace(late=tuple(sorted((*partly.late, faulty), key=repr)))
+                yield done._replace(
+                    faults=world.faults + 1, late=tuple(sorted((*done.late, faulty), key=repr))
                 )  # twice
         if len(requests) > 1:  # the driver dies between two of them: the rest is never sent
             yield self.execute(self.enter(world, driver, "end"), *requests[0])
@@ -461,7 +468,7 @@ class Explorer:
                 Task(driver.number, driver.query, driver.batch, number, value.generation, driver.content)
                 for number in TASKS
             )
-            world = replace(world, tasks=tuple(sorted((*world.tasks, *tasks))))
+            world = world._replace(tasks=tuple(sorted((*world.tasks, *tasks))))
             return self.enter(world, driver._replace(claim=value), "tasks")
         return self.enter(world, driver, "log" if driver.phase == "commit" else "end")
 
@@ -481,7 +488,7 @@ class Explorer:
             found = checkpoints[driver.checkpoint]
             if len(found.plans) == driver.batch:  # Spark plans it
                 checkpoints[driver.checkpoint] = found._replace(plans=(*found.plans, driver.checkpoint))
-                world = replace(world, checkpoints=tuple(checkpoints))
+                world = world._replace(checkpoints=tuple(checkpoints))
             content = world.checkpoints[driver.checkpoint].plans[driver.batch]
         after = Driver(driver.number, driver.query, driver.batch, phase, checkpoint=driver.checkpoint, content=content)
         if phase == "abandon" and driver.stopped:

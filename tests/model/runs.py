@@ -69,6 +69,8 @@ class Runs:
         self._state_numbers: dict[Any, int] = {}
         self.resume: Callable[[int, Any], int] = cache(self._resume)
         """The point that an answer leads to."""
+        self.appended: Callable[[Log, int, bool], Log] = cache(self._appended)
+        """The log with one more record, by number, if that counts; True if its driver may still look for it."""
 
     def start(self, driver: Driver) -> int:
         """The point at which a driver's phase begins."""
@@ -127,6 +129,8 @@ class Runs:
             *state.applied.items(),
             *state.rows.items(),
         )
+        if key in self._state_numbers:
+            return self._state_numbers[key]
         return _number(self._states, self._state_numbers, key, replace(state, chain=CHAIN))
 
     def chain(self, log: Log) -> Chain:
@@ -135,15 +139,16 @@ class Runs:
 
     def append(self, world: World, number: int) -> World:
         """With one more record in the log, if that counts."""
-        log, record = world.log, self._records[number]
-        after = chain.follow(self.chain(log), log.length, record, start=0)
-        if after.offset != log.length:
-            return world
-        appended = log.appended
-        driver = world.drivers[int(record.name.partition(".")[0])]
-        if f"{record.name}.".startswith(f"{driver.name}."):
-            appended = tuple(sorted((*appended, (record.name, log.length))))
-        return replace(world, log=Log(log.length + 1, self._state_number(record.state), appended))
+        name = self._records[number].name
+        driver = world.drivers[int(name.partition(".")[0])]
+        return world._replace(log=self.appended(world.log, number, f"{name}.".startswith(f"{driver.name}.")))
+
+    def _appended(self, log: Log, number: int, is_looked_for: bool) -> Log:  # noqa: FBT001
+        record = self._records[number]
+        if chain.follow(self.chain(log), log.length, record, start=0).offset != log.length:
+            return log
+        more = ((record.name, log.length),) if is_looked_for else ()
+        return Log(log.length + 1, self._state_number(record.state), tuple(sorted((*log.appended, *more))))
 
 
 def _number(found: list[Any], numbers: dict[Any, int], key: Any, value: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -156,7 +157,10 @@ class Explorer:
     def __init__(self, wishes: tuple[Wish, ...]) -> None:
         self.wishes = wishes
         self.records, self.answers = Numbers(), Numbers()
+        self.nothing = self.answers.of(None)
         self.steps: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self.look = cache(self._look)
+        """The number of what a reader finds."""
 
     def run(self, begun: tuple[Record, ...]) -> int:
         """Try every order, in which each driver may stop anywhere; return in how many worlds the batch is published."""
@@ -175,7 +179,7 @@ class Explorer:
 
     def step(self, world: World, number: int) -> World | None:
         """The world after a driver's next step; None if it has ended."""
-        topics, published, answer = dict(zip((A, B), world.topics, strict=True)), world.published, None
+        topics, published, answer = dict(zip((A, B), world.topics, strict=True)), world.published, self.nothing
         match self.wanted(number, world.answers[number]):
             case None:
                 return None
@@ -188,20 +192,19 @@ class Explorer:
                 assert not published, "the batch is published twice"
                 published = True
         answers = list(world.answers)
-        answers[number] = (*answers[number], self.answers.of(answer))
+        answers[number] = (*answers[number], answer)
         return World(tuple(topics.values()), published, tuple(answers))
 
-    def look(self, spot: Spot, records: tuple[int, ...]) -> Seen:
-        """What a reader finds."""
+    def _look(self, spot: Spot, records: tuple[int, ...]) -> int:
         if records == _NONE:
-            return Seen(spot.cluster)
+            return self.answers.of(Seen(spot.cluster))
         head, pointer = Chain(), None
         for offset, record in enumerate(self.records.things[number] for number in records):
             if isinstance(record, Pointer):
                 pointer = offset, record
             else:
                 head = chains.follow(head, offset, record, start=0)
-        return Seen(spot.cluster, head, pointer)
+        return self.answers.of(Seen(spot.cluster, head, pointer))
 
     def wanted(self, number: int, answers: tuple[int, ...]) -> Any:
         """What a driver wants after these answers; None if it has ended."""

@@ -5,7 +5,6 @@ It keeps nothing that does not matter any more, so that equal futures are equal 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from dynamic_kafka.sink.log.chain import Transaction
@@ -146,8 +145,7 @@ class Log(NamedTuple):
 _EMPTY = Log()
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """Everything there is at one moment, and nothing that does not matter any more: equal futures are equal worlds."""
 
     log: Log = _EMPTY
@@ -171,7 +169,7 @@ def with_slot(world: World, task: int, number: int, slot: Slot) -> World:
     """With another state of a transactional id."""
     slots = list(world.slots[task])
     slots[number] = slot
-    return replace(world, slots=(*world.slots[:task], tuple(slots), *world.slots[task + 1 :]))
+    return world._replace(slots=(*world.slots[:task], tuple(slots), *world.slots[task + 1 :]))
 
 
 def ended(slot: Slot, status: Literal["committed", "aborted", "fenced"], later: int = 0) -> Slot:
@@ -185,18 +183,17 @@ def publish(world: World, row: Row) -> World:
     whole = [row._replace(task=task, is_whole=True) for task in TASKS]
     if all(rows.count(other) == 1 for other in whole):
         rows = sorted(other._replace(generation=0) if other in whole else other for other in rows)
-    return replace(world, published=tuple(rows))
+    return world._replace(published=tuple(rows))
 
 
 def with_driver(world: World, driver: Driver) -> World:
     """With another state of a driver; in another phase it does not look for what it appended before."""
     drivers = list(world.drivers)
     before, drivers[driver.number] = drivers[driver.number], driver
-    log = world.log
-    if before.name != driver.name:
-        stale = appended_by(driver.number, log)
-        log = log._replace(appended=tuple(some for some in log.appended if some not in stale))
-    return replace(world, drivers=tuple(drivers), log=log)
+    if before.name == driver.name or not (stale := appended_by(driver.number, world.log)):
+        return world._replace(drivers=tuple(drivers))
+    log = world.log._replace(appended=tuple(some for some in world.log.appended if some not in stale))
+    return world._replace(drivers=tuple(drivers), log=log)
 
 
 def appended_by(number: int, log: Log) -> tuple[tuple[str, int], ...]:
