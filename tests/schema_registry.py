@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +17,7 @@ from typing import IO, Self
 
 from dynamic_kafka.testing.configuration import HOST, free_ports
 from dynamic_kafka.testing.jars import BrokerError, cached, find_java, run_maven
+from tests.web import Answer, Request, WebServer
 
 __all__ = ["APICURIO_VERSION", "Proxy", "SchemaRegistry", "forward"]
 
@@ -149,52 +148,27 @@ def _fetch(scratch: Path) -> Path:
     return unpacked
 
 
-class Proxy:
+class Proxy(WebServer):
     """An HTTP server before the registry: counts requests, wants a login, fails on demand."""
 
     def __init__(self, target: str) -> None:
-        self.requests: list[str] = []
+        super().__init__(self._answer)
         self.authorization: str | None = None
         self.failures: list[int] = []
-        proxy = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def handle_one(self) -> None:
-                proxy.requests.append(f"{self.command} {self.path}")
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if proxy.authorization is not None and self.headers["Authorization"] != proxy.authorization:
-                    self.answer(401, b'{"error_code": 40101, "message": "who are you"}')
-                elif proxy.failures:
-                    self.answer(proxy.failures.pop(0), b"no JSON")
-                else:
-                    self.answer(*forward(target + self.path, self.command, body))
-
-            do_GET = do_POST = do_PUT = handle_one  # noqa: N815
-
-            def answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing on standard error."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        self._target = target
 
     @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
+    def calls(self) -> list[str]:
+        """Method and path of all requests."""
+        return [f"{request.method} {request.path}" for request in self.requests]
+
+    def _answer(self, request: Request) -> Answer:
+        if self.authorization is not None and request.headers.get("authorization") != self.authorization:
+            return 401, {}, b'{"error_code": 40101, "message": "who are you"}'
+        if self.failures:
+            return self.failures.pop(0), {}, b"no JSON"
+        status, body = forward(self._target + request.path, request.method, request.body)
+        return status, {}, body
 
 
 def forward(url: str, method: str, body: bytes) -> tuple[int, bytes]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-__all__ = ["Answer", "Request", "WebServer"]
+__all__ = ["Answer", "Request", "WebServer", "as_json"]
 
 
 class Request(NamedTuple):
     """What the server was asked; the names of headers are in lower case."""
 
+    method: str
     path: str
     headers: dict[str, str]
     body: bytes
@@ -20,6 +23,11 @@ class Request(NamedTuple):
 
 Answer = tuple[int, Mapping[str, str], bytes]
 """The status, the headers and the body. A header without a value is left out, also `Content-Length`."""
+
+
+def as_json(status: int, content: Any) -> Answer:
+    """An answer in JSON."""
+    return status, {"Content-Type": "application/json"}, json.dumps(content).encode()
 
 
 class WebServer:
@@ -43,7 +51,9 @@ class WebServer:
         class Handler(BaseHTTPRequestHandler):
             def handle_one(self) -> None:
                 headers = {key.lower(): value for key, value in self.headers.items()}
-                request = Request(self.path, headers, self.rfile.read(int(headers.get("content-length", 0))))
+                request = Request(
+                    self.command, self.path, headers, self.rfile.read(int(headers.get("content-length", 0)))
+                )
                 web.requests.append(request)
                 status, fields, body = web.answer(request)
                 self.send_response(status, web.reason)
@@ -53,7 +63,7 @@ class WebServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_POST = handle_one  # noqa: N815
+            do_GET = do_POST = do_PUT = handle_one  # noqa: N815
 
             def log_message(self, *_: object) -> None:
                 """Nothing on standard error."""
@@ -65,6 +75,11 @@ class WebServer:
     def __enter__(self) -> Self:
         self._thread.start()
         return self
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Speak https from now on."""
+        self.http.socket = context.wrap_socket(self.http.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
 
     def __exit__(self, *_: object) -> None:
         self.http.shutdown()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from dynamic_kafka.formats import FORMATS
+from tests.web import Answer, Request, WebServer, as_json
 
 __all__ = ["REGISTRY", "Case", "serving"]
 
@@ -55,27 +52,12 @@ class Case:
 def serving(schemas: Sequence[str]) -> Iterator[str]:
     """Serve schemas as a schema registry does, the first with the id 1, and yield the URL."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            """Answer `/schemas/ids/{id}`."""
-            number = int(self.path.partition("?")[0].rpartition("/")[2])
-            known = 1 <= number <= len(schemas)
-            found: dict[str, Any] = {"error_code": 40403, "message": f"Schema {number} not found"}
-            body = json.dumps({"schema": schemas[number - 1]} if known else found).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Request) -> Answer:
+        """Answer `/schemas/ids/{id}`."""
+        number = int(request.path.partition("?")[0].rpartition("/")[2])
+        if 1 <= number <= len(schemas):
+            return as_json(200, {"schema": schemas[number - 1]})
+        return as_json(404, {"error_code": 40403, "message": f"Schema {number} not found"})
 
-        def log_message(self, *_: object) -> None:
-            """Nothing on standard error."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with WebServer(answer) as server:
+        yield server.url

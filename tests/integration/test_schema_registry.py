@@ -18,6 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificate
 from pyspark.sql import types as spark
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
@@ -33,6 +37,7 @@ from dynamic_kafka.sql.parser.statements import CreateTable
 from dynamic_kafka.sql.tables.derived import with_registry_columns
 from dynamic_kafka.sql.tables.table import table_of
 from tests.avro import message, record
+from tests.certificates import self_signed
 from tests.schema_registry import Proxy, SchemaRegistry, forward
 
 pytestmark = pytest.mark.broker
@@ -209,15 +214,15 @@ def test_each_schema_is_asked_for_once(proxy: Proxy, settings: Callable[..., Reg
     rows = pa.array([{"id": n} for n in range(10)], arrow_type(schema))
     for _ in range(5):
         messages = avro_confluent.batch_encoder(where, subject, text, schema)(rows).messages.to_pylist()
-    assert len(proxy.requests) == 1
+    assert len(proxy.calls) == 1
     schema_registry.client(where).close()  # as another process
     for cached in (avro_confluent._writer, avro_confluent._plan, avro_confluent._kernel):
         cached.cache_clear()
     for _ in range(5):
         assert decode(where, messages, schema) == [(n,) for n in range(10)]
-    assert len(proxy.requests) == 2
-    assert proxy.requests[0].startswith(f"POST /subjects/{urllib.parse.quote(subject, safe='')}/versions")
-    assert proxy.requests[1].startswith("GET /schemas/ids/")
+    assert len(proxy.calls) == 2
+    assert proxy.calls[0].startswith(f"POST /subjects/{urllib.parse.quote(subject, safe='')}/versions")
+    assert proxy.calls[1].startswith("GET /schemas/ids/")
 
 
 def test_many_may_register_the_same_new_schema_at_once(
@@ -360,11 +365,11 @@ def test_an_unknown_id_is_the_fault_of_its_message(
             "or does not have Confluent's format"
             for number in (2**31, 2**32 - 1)
         ]
-    assert len(proxy.requests) == 1
+    assert len(proxy.calls) == 1
     for passed_s, asked in ((0.4, 1), (0.1, 2), (0.9, 2), (0.1, 3), (2.1, 4), (59, 5), (7.9, 5), (0.2, 6)):
         clock[0] += passed_s
         decode(where, messages, columns(("id", spark.LongType())))
-        assert len(proxy.requests) == asked
+        assert len(proxy.calls) == asked
 
 
 def test_only_so_many_unknown_ids_are_kept(
@@ -377,7 +382,7 @@ def test_only_so_many_unknown_ids_are_kept(
         with pytest.raises(RegistryError) as caught:
             client.schema(number)
         assert caught.value.not_found
-    assert [int(request.rpartition("/")[2]) for request in proxy.requests] == [90001, 90002, 90003, 90001]
+    assert [int(request.rpartition("/")[2]) for request in proxy.calls] == [90001, 90002, 90003, 90001]
 
 
 @pytest.mark.parametrize("path", ["/wrong", "/../../nothing"])
@@ -401,7 +406,7 @@ def test_a_proxys_404_is_no_messages_fault(proxy: Proxy, settings: Callable[...,
         with pytest.raises(RegistryError, match="this is not a schema registry") as caught:
             client.schema(1)
         assert not caught.value.not_found
-    assert len(proxy.requests) == 2
+    assert len(proxy.calls) == 2
 
 
 def test_a_registry_that_is_down_is_told_soon_and_retriable(settings: Callable[..., RegistrySettings]) -> None:
@@ -481,13 +486,20 @@ def test_tls_with_a_trust_store_and_a_client_certificate(
     proxy: Proxy, settings: Callable[..., RegistrySettings], tmp_path: Path, subject: str
 ) -> None:
     """Java's stores by Flink's options; without the trust store nothing is said to the server."""
-    key, chain, store = self_signed(tmp_path)
+    certificate, key, _ = self_signed()
+    pair, chain, store = tmp_path / "pair.pem", tmp_path / "chain.pem", tmp_path / "store.p12"
+    pair.write_bytes(key + certificate)
+    chain.write_bytes(certificate)
+    private, public = load_pem_private_key(key, None), load_pem_x509_certificate(certificate)
+    assert isinstance(private, EllipticCurvePrivateKey)
+    password = BestAvailableEncryption(b"changeit")
+    store.write_bytes(serialize_key_and_certificates(b"me", private, public, None, password))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain, key)
+    context.load_cert_chain(pair)
     context.load_verify_locations(chain)
     context.verify_mode = ssl.CERT_REQUIRED
-    proxy.server.socket = context.wrap_socket(proxy.server.socket, server_side=True)
-    url = proxy.url.replace("http:", "https:")
+    proxy.secure(context)
+    url = proxy.url
     options = {
         "ssl.truststore.location": str(chain),
         "ssl.keystore.location": str(store),
@@ -499,38 +511,6 @@ def test_tls_with_a_trust_store_and_a_client_certificate(
     given = {"ssl.truststore.location": str(chain), "properties": {"max.retries": "0"}}
     with pytest.raises(RegistryError, match="did not answer"):
         schema_registry.client(settings(url, **given)).schema(1)
-
-
-def self_signed(folder: Path) -> tuple[Path, Path, Path]:
-    """A key, its certificate for 127.0.0.1, and both as PKCS12 with the password changeit."""
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import pkcs12
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "registry")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "key.pem", folder / "chain.pem", folder / "store.p12"
-    pem, no_password = serialization.Encoding.PEM, serialization.NoEncryption()
-    paths[0].write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_password))
-    paths[1].write_bytes(certificate.public_bytes(pem))
-    password = serialization.BestAvailableEncryption(b"changeit")
-    paths[2].write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, None, password))
-    return paths
 
 
 def test_a_client_is_one_for_equal_settings(

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -274,16 +273,14 @@ def test_operations(spark: SparkSession, guides: Guides, tmp_path: Path, monkeyp
     }
     names |= {"options": options, "sink_options": options, "dynamic_kafka": dynamic_kafka}
     with Server() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        guides.run(lineage.replace("http://marquez:5000", f"http://127.0.0.1:{server.server_port}"), names)
+        guides.run(lineage.replace("http://marquez:5000", server.url), names)
         query = guides.run(cell, names)["query"]
         wait_until(lambda: server.of(query.runId), 60, "an event")
         query.processAllAvailable()
         assert query_html(query)
         spark.streams.removeListener(names["listener"])
         query.stop()
-        server.shutdown()
-    assert {token for _, token, _ in server.events} == {"Bearer secret"}
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer secret"}
 
 
 def test_from_spark_kafka(spark: SparkSession, guides: Guides) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,42 +17,28 @@ from dynamic_kafka.lineage import OpenLineageListener
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.spark.sinks import once
 from tests.spark.tables import Topic
+from tests.web import WebServer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(WebServer):
     """Takes events as an OpenLineage server does."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, str | None, dict[str, Any]]] = []
-        self.status = 201
-        server = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.events.append((self.path, self.headers["Authorization"], event))
-                self.send_response(server.status)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Nothing on standard error."""
-
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(lambda _: (201, {}, b""))
 
     def of(self, run: str) -> list[dict[str, Any]]:
         """The events of a run."""
-        return [event for _, _, event in self.events if event["run"]["runId"] == run]
+        events = [json.loads(request.body) for request in self.requests]
+        return [event for event in events if event["run"]["runId"] == run]
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server of the test's own."""
     with Server() as running:
-        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         yield running
-        running.shutdown()
 
 
 @pytest.mark.slow
@@ -71,8 +55,7 @@ def test_a_query_tells_what_it_reads_and_writes(
     one, two, out = topic(cluster_a), topic(cluster_a), topic(cluster_a)
     monkeypatch.setenv("LINEAGE_KEY", "k3y")
     options = once(cluster_a, out, out)
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    listener = OpenLineageListener(url, "tests", {"copy": options}, api_key="${env:LINEAGE_KEY}")
+    listener = OpenLineageListener(server.url, "tests", {"copy": options}, api_key="${env:LINEAGE_KEY}")
     produce(cluster_a.bootstrap_servers, one, [(None, "a")])
 
     def run(column: str) -> str:
@@ -89,7 +72,7 @@ def test_a_query_tells_what_it_reads_and_writes(
         first = run("value")
         wait_until(lambda: len(server.of(first)) == 3, 20, "the end of the run")
         produce(cluster_a.bootstrap_servers, two, [(None, "b")])
-        server.status = 500
+        server.answer = lambda _: (500, {}, b"")
         with caplog.at_level(logging.WARNING, "dynamic_kafka.lineage"):
             second = run("raise_error('broken') || value")
             wait_until(
@@ -104,7 +87,7 @@ def test_a_query_tells_what_it_reads_and_writes(
     assert running["outputs"] == [{"namespace": namespace, "name": out}]
     assert {key: complete[key] for key in ("inputs", "outputs")} == {key: running[key] for key in ("inputs", "outputs")}
     assert start["job"] == {"namespace": "tests", "name": "copy"}
-    assert {(path, key) for path, key, _ in server.events} == {("/api/v1/lineage", "Bearer k3y")}
+    assert {(r.path, r.headers["authorization"]) for r in server.requests} == {("/api/v1/lineage", "Bearer k3y")}
     assert "broken" in server.of(second)[-1]["run"]["facets"]["errorMessage"]["message"]
     assert "has answered an event of query copy with status 500" in caplog.text
 

@@ -114,7 +114,7 @@ def test_schemas_of_a_registry_are_learned_as_they_appear(
     produce(cluster_a.bootstrap_servers, name, [(b"k", message) for message in added], partition=0)
     assert len(list(islice(stream, 100))) == 100
     stream.close()  # type: ignore[attr-defined]  # a stream's rows are a generator
-    asked = [request for request in proxy.requests if f"/ids/{int.from_bytes(header[1:], 'big')}" in request]
+    asked = [request for request in proxy.calls if f"/ids/{int.from_bytes(header[1:], 'big')}" in request]
     assert 1 <= len(asked) <= 2  # once in each of the two workers that read
 
 

@@ -7,17 +7,14 @@ local folders, and all records of its transaction log.
 from __future__ import annotations
 
 import base64
-import http.server
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +25,7 @@ from dynamic_kafka.testing import KafkaBroker, produce
 from dynamic_kafka.testing.configuration import plain_login_module
 from tests.brokers import to_the_end
 from tests.schema_registry import SchemaRegistry
+from tests.web import WebServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -71,11 +69,11 @@ def _left(logins: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Path
             produce(broker.internal_address, "orders", [("k", "v")] * 10)
         logins.create_topic("copy")
         logins.create_topic("table")
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Document, _document(logins, plain, given)))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        stack.callback(server.server_close)
-        stack.callback(server.shutdown)
-        job = _job(logins, plain, registry, given, f"http://127.0.0.1:{server.server_port}/streams.yaml")
+        document, login = _document(logins, plain, given).encode(), f"Bearer {SECRETS['of-the-http-service']}"
+        server = stack.enter_context(
+            WebServer(lambda r: (200, {}, document) if r.headers.get("authorization") == login else (401, {}, b"no"))
+        )
+        job = _job(logins, plain, registry, given, f"{server.url}/streams.yaml")
         (given / "job.json").write_text(json.dumps(job))
         environment = {
             **os.environ,
@@ -270,24 +268,6 @@ def _document(logins: KafkaBroker, plain: KafkaBroker, given: Path) -> str:
         open_to_all = {"clusterId": "plain", "bootstrapServers": plain.bootstrap_servers, "topics": ["orders"]}
         streams.append({"streamId": stream, "clusterMetadataList": [*secured, open_to_all]})
     return json.dumps(streams)
-
-
-class _Document(http.server.BaseHTTPRequestHandler):
-    """The metadata service: it answers who shows the token."""
-
-    def __init__(self, text: str, *args: object) -> None:
-        self._text = text
-        super().__init__(*args)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        """Answer."""
-        allowed = self.headers.get("Authorization") == f"Bearer {SECRETS['of-the-http-service']}"
-        self.send_response(200 if allowed else 401)
-        self.end_headers()
-        self.wfile.write(self._text.encode() if allowed else b"no")
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
 
 
 def _dump_internal_topics(broker: KafkaBroker, to: Path) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 import zlib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 from tests.avro import written
+from tests.web import Answer, Request, WebServer, as_json
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import format_named
@@ -36,51 +35,34 @@ def record(*names: str) -> dict[str, Any]:
 SCHEMAS = {OLD: record("id"), NEW: record("more", "name", "id")}
 
 
-class Glue(BaseHTTPRequestHandler):
-    """Answers GetSchemaVersion as Glue does."""
-
-    asked: list[str] = []  # noqa: RUF012
-
-    def do_POST(self) -> None:
-        """Answer a request."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert self.headers["X-Amz-Target"] == "AWSGlue.GetSchemaVersion"
-        version = uuid.UUID(body["SchemaVersionId"])
-        self.asked.append(str(version))
-        if version in SCHEMAS:
-            status, answer = 200, {"SchemaDefinition": json.dumps(SCHEMAS[version]), "DataFormat": "AVRO"}
-        elif version == JSON:
-            status, answer = 200, {"SchemaDefinition": "{}", "DataFormat": "JSON"}
-        elif version == DOWN:
-            status, answer = 400, {"__type": "AccessDeniedException", "Message": "you may not"}
-        else:
-            status, answer = 400, {"__type": "EntityNotFoundException", "Message": "Schema version is not found."}
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/x-amz-json-1.1")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+def answer(request: Request) -> Answer:
+    """Answer GetSchemaVersion as Glue does."""
+    assert request.headers["x-amz-target"] == "AWSGlue.GetSchemaVersion"
+    version = uuid.UUID(json.loads(request.body)["SchemaVersionId"])
+    if version in SCHEMAS:
+        return as_json(200, {"SchemaDefinition": json.dumps(SCHEMAS[version]), "DataFormat": "AVRO"})
+    if version == JSON:
+        return as_json(200, {"SchemaDefinition": "{}", "DataFormat": "JSON"})
+    if version == DOWN:
+        return as_json(400, {"__type": "AccessDeniedException", "Message": "you may not"})
+    return as_json(400, {"__type": "EntityNotFoundException", "Message": "Schema version is not found."})
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[glue._Glue]:
-    """A server, and the settings to reach it."""
+def web() -> Iterator[WebServer]:
+    """A server in place of Glue."""
+    with WebServer(answer) as running:
+        yield running
+
+
+@pytest.fixture
+def server(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[glue._Glue]:
+    """The settings to reach it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Glue) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        Glue.asked.clear()
-        yield glue._Glue("eu-west-1", f"http://127.0.0.1:{running.server_address[1]}")
-        running.shutdown()
-        thread.join()
-    for client in (glue._client,):
-        client.cache_clear()
+    yield glue._Glue("eu-west-1", web.url)
+    glue._client.cache_clear()
 
 
 def message(version: uuid.UUID, value: dict[str, Any], *, compressed: bool = False) -> bytes:
@@ -98,14 +80,14 @@ def read(where: glue._Glue, messages: list[bytes | None], columns: StructType = 
     return [row and (row.pop(ERROR) or tuple(row.values())) for row in array.to_pylist()]
 
 
-def test_messages_of_several_versions_are_read_in_one_batch(server: glue._Glue) -> None:
+def test_messages_of_several_versions_are_read_in_one_batch(server: glue._Glue, web: WebServer) -> None:
     """Each with its own schema, compressed or not; each version is asked for once."""
     new = {"more": "x", "name": "n", "id": 2}
     messages = [message(OLD, {"id": 1}), None, message(NEW, new, compressed=True), message(OLD, {"id": 3})]
     expected = [(1, None), None, (2, "n"), (3, None)]
     assert read(server, messages) == expected
     assert read(server, messages) == expected
-    assert sorted(Glue.asked) == [str(OLD), str(NEW)]
+    assert sorted(json.loads(asked.body)["SchemaVersionId"] for asked in web.requests) == [str(OLD), str(NEW)]
 
 
 def test_a_damaged_message_is_told_and_its_neighbours_are_read(server: glue._Glue) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
+from tests.web import WebServer
 
 from dynamic_kafka.errors import ConfigurationError, RegistryError
 from dynamic_kafka.formats import schema_registry
@@ -74,30 +73,9 @@ def test_it_is_not_kept_for_ever() -> None:
     client.close()
 
 
-@contextmanager
-def serving(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server with one answer; its address, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+def serving(status: int, headers: dict[str, str], body: bytes) -> WebServer:
+    """A server with one answer."""
+    return WebServer(lambda _: (status, headers, body))
 
 
 def ask(url: str) -> str:
@@ -113,33 +91,34 @@ def ask(url: str) -> str:
 
 def test_a_redirect_is_never_followed() -> None:
     """The login would go to another host."""
-    with serving(200, {}, b"{}") as (elsewhere, asked), serving(302, {"Location": elsewhere}, b"") as (url, _):
-        message = ask(url)
+    with serving(200, {}, b"{}") as elsewhere, serving(302, {"Location": elsewhere.url}, b"") as registry:
+        message = ask(registry.url)
     assert "status 302" in message
     assert "redirects are not followed, because the login must not go elsewhere" in message
-    assert asked == []
+    assert elsewhere.requests == []
 
 
 def test_an_answer_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it says so in advance or not; a worker's memory is not for a registry to fill."""
     monkeypatch.setattr(schema_registry, "_MAX_BYTES", 1024 * 1024)
     body = b'{"schema": "' + b" " * 1024 * 1024 + b'"}'
-    for headers in ({"Content-Length": str(len(body))}, {}):
-        with serving(200, headers, body) as (url, _):
-            assert "the answer is larger than 1 MiB" in ask(url)
+    for headers in ({}, {"Content-Length": ""}):
+        with serving(200, headers, body) as registry:
+            assert "the answer is larger than 1 MiB" in ask(registry.url)
 
 
 def test_a_guid_is_asked_for_at_its_own_path() -> None:
     """A registry before Confluent's 8.0 does not have that path, which says nothing about the message."""
     guid = uuid.UUID(int=1)
     body = b'{"schemaType": "JSON", "schema": "{}", "guid": "00000000-0000-0000-0000-000000000001"}'
-    with serving(200, {}, body) as (url, asked):
-        client = schema_registry.client(RegistrySettings("avro-confluent", url, (), auto_register=True))
+    with serving(200, {}, body) as registry:
+        client = schema_registry.client(RegistrySettings("avro-confluent", registry.url, (), auto_register=True))
         assert client.schema(guid) == client.schema(guid) == schema_registry.RegisteredSchema("JSON", "{}")
-    assert [path.partition("?")[0] for path in asked] == ["/schemas/guids/00000000-0000-0000-0000-000000000001"]
+    paths = [request.path.partition("?")[0] for request in registry.requests]
+    assert paths == ["/schemas/guids/00000000-0000-0000-0000-000000000001"]
     for code, unknown in ((404, False), (40403, True)):
-        with serving(404, {}, f'{{"error_code": {code}, "message": "no"}}'.encode()) as (url, _):
-            client = schema_registry.client(RegistrySettings("avro-confluent", url, (), auto_register=True))
+        with serving(404, {}, f'{{"error_code": {code}, "message": "no"}}'.encode()) as registry:
+            client = schema_registry.client(RegistrySettings("avro-confluent", registry.url, (), auto_register=True))
             with pytest.raises(RegistryError, match="asked for the schema with GUID 0000") as caught:
                 client.schema(guid)
         assert caught.value.not_found == unknown

@@ -508,8 +508,7 @@ def tls_server(server: WebServer, tmp_path: Path) -> WebServer:
     (tmp_path / "pair.pem").write_bytes(key + certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
-    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
-    server.url = server.url.replace("http:", "https:")
+    server.secure(context)
     (tmp_path / "ca.pem").write_bytes(certificate)
     return server
 

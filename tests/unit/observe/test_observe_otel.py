@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.observed import BEGAN_MS, cluster, read, sink, source, worker
+from tests.web import WebServer
 
 from dynamic_kafka.observe.export import push
 from dynamic_kafka.observe.model import Model
@@ -16,29 +15,15 @@ from dynamic_kafka.observe.series import samples
 
 def test_a_collector_gets_what_prometheus_gets() -> None:
     """Name, labels, kind and value of every sample."""
-    arrived: list[bytes] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            arrived.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    collector = HTTPServer(("127.0.0.1", 0), Collector)
-    threading.Thread(target=collector.serve_forever, daemon=True).start()
     model = Model(BEGAN_MS)
     for report in (source(cluster("east")), worker(read({0: 3}), query_id="id-1"), sink(query_id="id-1")):
         model.report(report, BEGAN_MS)
     expected = samples(model.status(BEGAN_MS))
-    provider: Any = push(f"http://127.0.0.1:{collector.server_port}/v1/metrics", lambda: expected)
-    provider.force_flush()
-    provider.shutdown()
-    collector.shutdown()
-    collector.server_close()
-    request = ExportMetricsServiceRequest.FromString(arrived[0])
+    with WebServer(lambda _: (200, {}, b"")) as collector:
+        provider: Any = push(f"{collector.url}/v1/metrics", lambda: expected)
+        provider.force_flush()
+        provider.shutdown()
+    request = ExportMetricsServiceRequest.FromString(collector.requests[0].body)
     (metrics,) = (scope.metrics for resource in request.resource_metrics for scope in resource.scope_metrics)
     found = {
         metric.name: {
