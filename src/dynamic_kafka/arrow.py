@@ -16,7 +16,7 @@ from dynamic_kafka.errors import ConfigurationError, suggestion
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.options import texts
 from dynamic_kafka.spark.columns import COLUMN_TYPES
-from dynamic_kafka.spark.comparisons import MOST_COMPARISONS, SIGNS, Comparison, expression_of, type_at
+from dynamic_kafka.spark.comparisons import MOST_COMPARISONS, SEVERAL, SIGNS, Comparison, expression_of, type_at
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource, DynamicKafkaReader
 
 __all__ = ["read_arrow"]
@@ -101,7 +101,7 @@ def _parsed(condition: Condition) -> Comparison:
     try:
         column, sign, value = condition
         path = (column,) if isinstance(column, str) else tuple(column)
-        several = sign in ("in", "not in")
+        several = sign in SEVERAL
         is_list = not isinstance(value, str | bytes | Mapping)
         if not path or not all(isinstance(name, str) for name in (*path, sign)) or (several and not is_list):
             raise TypeError

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EPOCH",
     "MOST_COMPARISONS",
+    "SEVERAL",
     "SIGNS",
     "AnyOf",
     "Comparison",
@@ -53,7 +54,7 @@ SIGNS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in")
 MOST_COMPARISONS = 500
 """The most comparisons of one read: Arrow walks a chain of them by recursion, and thousands end the process."""
 _UNARY = ("is null", "is not null")
-_SEVERAL = ("in", "not in")
+SEVERAL = ("in", "not in")
 _OFFSETS: dict[str, type] = {"cluster": str, "topic": str, "partition": int, "offset": int, "timestamp": dt.datetime}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT: tuple[tuple[str, type], ...] = (
@@ -86,12 +87,12 @@ class Comparison(NamedTuple):
     @classmethod
     def of(cls, path: tuple[str, ...], sign: str, values: Sequence[Any]) -> Comparison:
         """Return a comparison with these `values`."""
-        return cls(path, sign, tuple(values) if sign in _SEVERAL else values[0] if values else None)
+        return cls(path, sign, tuple(values) if sign in SEVERAL else values[0] if values else None)
 
     @property
     def values(self) -> tuple[Any, ...]:
         """Return what the column is compared with: one value, several for `in` and `not in`, none for `is null`."""
-        return () if self.sign in _UNARY else tuple(self.value) if self.sign in _SEVERAL else (self.value,)
+        return () if self.sign in _UNARY else tuple(self.value) if self.sign in SEVERAL else (self.value,)
 
 
 AnyOf = tuple[Comparison, ...]

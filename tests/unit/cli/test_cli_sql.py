@@ -308,8 +308,8 @@ def test_a_java_that_does_not_start(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "dynamic-kafka: error: Spark's Java process has not started; what it said is above, and 'dynamic-kafka doctor' "
-        "checks Java"
+        "dynamic-kafka: error: Spark's Java process did not start. Its output is above. "
+        "Run 'dynamic-kafka doctor' to check Java"
     )
     assert f"{tmp_path}/bin/java" in done.stderr
 

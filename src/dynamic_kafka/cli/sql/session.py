@@ -96,7 +96,7 @@ def start_environment(
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise DynamicKafkaError(
-            "Spark's Java process has not started; what it said is above, and 'dynamic-kafka doctor' checks Java"
+            "Spark's Java process did not start. Its output is above. Run 'dynamic-kafka doctor' to check Java"
         ) from error
     context = session.sparkContext
     if str(context.master).startswith("local") and not context.getConf().contains(_PARTITIONS):

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dynamic_kafka.errors import ArchiveError, MissingDependencyError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.history.archive.compaction import read
-from dynamic_kafka.history.archive.model import DataFile
+from dynamic_kafka.history.archive.model import DataFile, is_compacted
 from dynamic_kafka.history.delta import address_of, rows_of
 
 __all__ = ["Published", "is_published", "publish", "published_files"]
@@ -83,7 +83,7 @@ def publish(location: str) -> Published:
     published = {} if table is None else rows_of(table)
     added = {path: file for path, file in archive.files.items() if path not in published}
     removed = {path: rows for path, rows in published.items() if path not in archive.files}
-    replacing = {path: file for path, file in added.items() if _is_compacted(path)} if removed else {}
+    replacing = {path: file for path, file in added.items() if is_compacted(path)} if removed else {}
     # Rows leave a file only by a compaction, which puts the same rows into another one.
     is_compaction = sum(file.rows for file in replacing.values()) == sum(rows or 0 for rows in removed.values())
     rest = {path: file for path, file in added.items() if path not in replacing}
@@ -117,10 +117,6 @@ def _opened(location: str) -> Any:
     except (DeltaError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ArchiveError(f"The Delta table in {location} cannot be read: {reason}") from error
-
-
-def _is_compacted(path: str) -> bool:
-    return path.rpartition("/")[2].startswith("all-")
 
 
 def _commit(

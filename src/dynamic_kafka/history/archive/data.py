@@ -25,12 +25,12 @@ import pyarrow.parquet as pq
 from dynamic_kafka.errors import ArchiveError
 from dynamic_kafka.files import Files, open_files
 from dynamic_kafka.filesystems import failure_reason, failures
-from dynamic_kafka.history.archive.model import DataFile
+from dynamic_kafka.history.archive.model import DataFile, path_of
 from dynamic_kafka.history.archive.plan import AS_THE_SOURCE, Part, Plan, Written
 from dynamic_kafka.history.folder import NULL
 from dynamic_kafka.history.model import Place
 
-__all__ = ["COORDINATES", "NEEDED", "FileWriter", "check_unchanged", "new_path", "write_parts"]
+__all__ = ["COORDINATES", "NEEDED", "FileWriter", "check_unchanged", "write_parts"]
 
 NEEDED = ("cluster", "topic", "partition", "offset", "timestamp")
 """The columns without which rows cannot be archived."""
@@ -41,18 +41,6 @@ _OPEN_FILES = 100
 _READ_BYTES = 4 << 20
 _FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
-
-
-def new_path(day: str, number: int | None) -> str:
-    """Return a path for a new file, which no other file has ever had.
-
-    Args:
-        day: The day.
-        number: The number of Spark's batch, None for a compacted file. A day's files are read in the order of their names:
-            those of later batches later.
-    """
-    name = "all" if number is None else f"batch-{number:012}"
-    return f"day={day or NULL}/{name}-{uuid.uuid4().hex}.parquet"
 
 
 def write_parts(plan: Plan, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -230,7 +218,7 @@ class FileWriter:
     """
 
     def __init__(self, files: Files, day: str, number: int | None, schema: pa.Schema) -> None:
-        self.path = new_path(day, number)
+        self.path = path_of(day or NULL, number, uuid.uuid4().hex)
         self._files, self._day, self._rows = files, day, 0
         place = files.full(files.hidden(self.path))
         try:

@@ -37,13 +37,17 @@ __all__ = [
     "decode_state",
     "encode_batch",
     "encode_state",
+    "is_compacted",
     "is_data",
     "is_own",
     "joined",
     "missing",
+    "path_of",
 ]
 
 _VERSION = 1
+_COMPACTED = "all"
+_OWN = re.compile(rf"day=[^/]*/\.?(batch-[0-9]{{12,}}|{_COMPACTED})-[0-9a-f]{{32}}\.parquet")
 NOTHING = '{"version":1,"files":{},"names":{},"spans":[],"batch":-1}'
 """The record of a batch that adds nothing."""
 
@@ -183,6 +187,24 @@ class Archive:
             del self.files[path]
         self.replaced |= dict.fromkeys(gone, now_ms)
         self.files |= new
+
+
+def path_of(day: str, number: int | None, unique: str) -> str:
+    """Return the path of a new file.
+
+    Args:
+        day: The day, as its folder has it.
+        number: The number of Spark's batch, None for a compacted file. A day's files are read in the order of their names:
+            those of later batches later.
+        unique: 32 hexadecimal digits that no other file has.
+    """
+    name = _COMPACTED if number is None else f"batch-{number:012}"
+    return f"day={day}/{name}-{unique}.parquet"
+
+
+def is_compacted(path: str) -> bool:
+    """Return whether a file of an archive was made by a compaction."""
+    return path.rpartition("/")[2].startswith(f"{_COMPACTED}-")
 
 
 def is_own(path: str) -> bool:
@@ -357,7 +379,6 @@ def _files_of(value: Mapping[str, Any]) -> dict[str, DataFile]:
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"day=[^/]*/[^/]+\.parquet")
-_OWN = re.compile(r"day=[^/]*/\.?(batch-[0-9]{12,}|all)-[0-9a-f]{32}\.parquet")
 _OR_DELETE = ", or delete it if its query was stopped while it wrote the file: the query writes it again"
 
 

@@ -16,10 +16,10 @@ from dynamic_kafka.sql.dialect.arrival import ARRIVAL, is_aggregated, with_arriv
 from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import column_finder, columns_of, conditions, is_proctime, parts_of
 from dynamic_kafka.sql.dialect.scope import WINDOW
-from dynamic_kafka.sql.dialect.writer import Streams, Writer
+from dynamic_kafka.sql.dialect.writer import RankKey, Streams, Writer
 from dynamic_kafka.sql.tables.types import is_decimal, is_fraction, is_whole, kind_of
 
-__all__ = ["Rank", "RankKey", "rank_of", "rank_windows", "ranked"]
+__all__ = ["Rank", "rank_of", "rank_windows", "ranked"]
 
 _WAY = (
     "Write all rows to an 'upsert-kafka' table with the key of PARTITION BY, or `materialize` them, and rank the result. "
@@ -63,13 +63,6 @@ class Rank:
         """Return what decides which row is first."""
         order = self.window.args.get("order")
         return [] if order is None else order.expressions
-
-
-@dataclass(frozen=True)
-class RankKey:
-    """What identifies a row of a rank whose rows change: for each part of the key, the result's columns that have it."""
-
-    parts: Sequence[frozenset[str]]
 
 
 def rank_of(select: exp.Select) -> Rank | None:

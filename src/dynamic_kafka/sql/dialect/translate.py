@@ -38,11 +38,11 @@ from dynamic_kafka.sql.dialect.operators import (
     type_in_function,
 )
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, query_error, with_names
-from dynamic_kafka.sql.dialect.ranks import RankKey, rank_of, ranked
+from dynamic_kafka.sql.dialect.ranks import rank_of, ranked
 from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
 from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
 from dynamic_kafka.sql.dialect.temporal import join_versions
-from dynamic_kafka.sql.dialect.writer import Ask, Streams, TimesOf, Versions, Writer
+from dynamic_kafka.sql.dialect.writer import Ask, RankKey, Streams, TimesOf, Versions, Writer
 from dynamic_kafka.sql.tables.definition import database_of
 from dynamic_kafka.sql.tables.types import name_of
 

@@ -20,7 +20,7 @@ from dynamic_kafka.sql.dialect.functions.rules import called
 from dynamic_kafka.sql.dialect.query import Query, place_of, query_error
 from dynamic_kafka.sql.dialect.scope import Scope
 
-__all__ = ["UNKNOWN_TYPE", "Ask", "Streams", "TimesOf", "Versioned", "Versions", "Writer"]
+__all__ = ["UNKNOWN_TYPE", "Ask", "RankKey", "Streams", "TimesOf", "Versioned", "Versions", "Writer"]
 
 UNKNOWN_TYPE = (
     "The type of this is not known (is there such a column?), and what is done with it depends on that: CAST it"
@@ -71,6 +71,13 @@ class Versioned:
     dated: bool
 
 
+@dataclass(frozen=True)
+class RankKey:
+    """What identifies a row of a rank whose rows change: for each part of the key, the result's columns that have it."""
+
+    parts: Sequence[frozenset[str]]
+
+
 class Versions(Protocol):
     """What is known about the tables of temporal joins."""
 
@@ -111,7 +118,7 @@ class Writer(SparkGenerator):
         self._ask, self._views, self._renamed, self._versions = ask, views, renamed, versions
         self.times_of: TimesOf | None = None if times_of is None else cache(times_of)
         self.exported: set[int] = set()
-        self.rank_key: Any = None
+        self.rank_key: RankKey | None = None
         self.scope: Scope | None = None
         self._ctes: list[str] = []
         self._texts: dict[int, tuple[exp.Expr, str]] = {}

@@ -17,9 +17,8 @@ from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dialect.arrival import ARRIVAL, differs_in_streams, has_over
 from dynamic_kafka.sql.dialect.query import Query, parse_query
-from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.dialect.temporal import processing_times
-from dynamic_kafka.sql.dialect.writer import Versioned
+from dynamic_kafka.sql.dialect.writer import RankKey, Versioned
 from dynamic_kafka.sql.errors.query import refuse_for_streams
 from dynamic_kafka.sql.queries.catalog import Catalog, View
 from dynamic_kafka.sql.queries.names import unqualified

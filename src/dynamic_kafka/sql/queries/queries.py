@@ -27,8 +27,8 @@ from dynamic_kafka.sql.connectors.all import Table, read_table
 from dynamic_kafka.sql.connectors.scan import finished
 from dynamic_kafka.sql.connectors.table import OtherTable
 from dynamic_kafka.sql.dialect.query import Query, name_in, parse_query
-from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.dialect.translate import translate, translate_stream
+from dynamic_kafka.sql.dialect.writer import RankKey
 from dynamic_kafka.sql.errors.query import cause_of, in_query
 from dynamic_kafka.sql.errors.script import loading
 from dynamic_kafka.sql.errors.stream import of_streams

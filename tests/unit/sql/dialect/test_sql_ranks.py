@@ -15,8 +15,8 @@ from tests.unit.sql.tables.test_sql_options import table
 from dynamic_kafka.errors import ConfigurationError, SqlError
 from dynamic_kafka.sql.connectors.all import table_of
 from dynamic_kafka.sql.dialect.query import parse_query
-from dynamic_kafka.sql.dialect.ranks import RankKey
 from dynamic_kafka.sql.dialect.translate import translate_stream
+from dynamic_kafka.sql.dialect.writer import RankKey
 from dynamic_kafka.sql.queries.catalog import View
 from dynamic_kafka.sql.queries.known import KnownTables, check_key
 from dynamic_kafka.sql.tables.definition import PhysicalColumn, TableDefinition
