@@ -14,8 +14,9 @@
 
 Several places may be the beginning, if records are identical. The first one counts that nothing contradicts, also not the
 next records after the position. If the old log has records before it, which the new one lacks, 32 records from there on
-have to be the same, or no other place may fit. If the old log has lost its first records, another place may be among those:
-then the 32 have to be the same in any case, or all of its next ones if it has none up to the position.
+have to be the same, or no other place may fit, also not among the unread records. If the old log has lost its first records,
+another place may be among those: then the 32 have to be the same in any case, or all of its next ones if it has none up to
+the position.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ def compare(
         return _walk(request, anchor, old, new, max(most, anchor.ahead))
     best: Comparison | None = None
     alone: Comparison | None = None
-    for begin in islice(_beginnings(request, old, new), _BEGINNINGS):
-        if alone is not None and begin.old > request.position:
+    for number, begin in enumerate(_beginnings(request, old, new)):
+        if number == _BEGINNINGS:
+            alone = None  # what comes next may fit, too
             break
         found = _walk(request, begin, old, new, most, strictly=True)
         fits = found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new))
@@ -142,8 +144,8 @@ def _certainty(
 
 
 def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:
-    """Return whether the next records after the position are the same on both logs, as far as both have them."""
-    if found.state != "complete" or found.anchor.old != request.position:
+    """Return whether the next unread records are the same on both logs, as far as both have them."""
+    if found.state != "complete" or found.anchor.old < request.position:
         return True
     pairs = _next_pairs(request, found.anchor, old, new, _AGREE)
     return all(other is None or one.same(other) for one, other in pairs)
