@@ -30,7 +30,7 @@ from dynamic_kafka.testing import KafkaBroker
 
 _TOPIC = "orders"
 _PER_S = 300
-_LIMIT_S = 90.0
+_LIMIT_S = 170.0
 
 
 class Ledger:

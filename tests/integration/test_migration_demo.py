@@ -24,7 +24,7 @@ def test_a_query_moves_to_the_mirror_of_a_dead_cluster_and_back(tmp_path: Path) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=290,
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.rstrip().endswith("0 lost, 0 twice")
