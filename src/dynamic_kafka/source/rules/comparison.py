@@ -16,7 +16,7 @@ Several places may be the beginning, if records are identical. The first one cou
 next records after the position. If the old log has records before it, which the new one lacks, 32 records from there on
 have to be the same, or no other place may fit, also not among the unread records. If the old log has lost its first records,
 another place may be among those: then the 32 have to be the same in any case, or all of its next ones if it has none up to
-the position.
+the position. Marks of lost records are such places.
 """
 
 from __future__ import annotations
@@ -134,6 +134,8 @@ def _certainty(
         return "sure"
     start, _ = old.bounds(tp)
     has_others = next(old.records(tp, start, anchor.began_old), None) is not None
+    if not has_others and _begins_with_marks(request, anchor, old, new):
+        return "none"
     if not has_others and (start == 0 or anchor.records):
         return "sure"
     pairs = _next_pairs(request, anchor, old, new, _RUN)
@@ -141,6 +143,18 @@ def _certainty(
     if (anchor.records + same >= _RUN) if has_others else same == len(pairs):
         return "sure"
     return "alone" if start == 0 else "none"
+
+
+def _begins_with_marks(request: MoveRequest, anchor: Anchor, old: RecordLog, new: RecordLog) -> bool:
+    """Return whether the new log may begin with marks that the old log has lost, as far as both logs go on."""
+    marks = _newest_marks(request)
+    lost = [record for record in (marks.records if marks is not None else ()) if record.offset < anchor.began_old]
+    if not lost:
+        return False
+    begun = anchor._replace(old=anchor.began_old, new=anchor.began_new)
+    pairs = _next_pairs(request, begun, old, new, _RUN)
+    ours, theirs = [*lost, *(one for one, _ in pairs)], [other for _, other in pairs if other is not None]
+    return any(all(one.same(other) for one, other in zip(ours[n:], theirs, strict=False)) for n in range(len(lost)))
 
 
 def _goes_on(request: MoveRequest, found: Comparison, old: RecordLog, new: RecordLog) -> bool:

@@ -107,6 +107,7 @@ def test_an_exact_position_is_the_true_one(
 @example("XXXXXXXaa", 8, 9, 8, True, 0, 0, "records")
 @example("XXXXXXXa a", 8, 10, 8, True, 0, 0, "records")
 @example("XXXXXXXaba", 8, 10, 9, True, 0, 0, "records")
+@example("aXXX", 3, 2, 1, True, 3, 3, "records")
 def test_nothing_is_lost_where_a_place_is_exact_or_at_least_once(
     text: str,
     position: int,
