@@ -12,11 +12,10 @@
    missing between.
 5. What the new log has after the position is looked at, too: a record that was read already, or that is there twice.
 
-Several places may be the beginning, if records are identical. The first one counts that nothing contradicts, also not the
-next records after the position. If the old log has records before it, which the new one lacks, 32 records from there on
-have to be the same, or no other place may fit, also not among the unread records. If the old log has lost its first records,
-another place may be among those: then the 32 have to be the same in any case, or all of its next ones if it has none up to
-the position. Marks of lost records are such places.
+Several places may be the beginning, if records are identical. One counts if 32 records from there on are the same, or if
+nothing contradicts it and no other place on the old log fits, also not among the unread records. If the old log has lost its
+first records, another place may be among those: then the 32 have to be the same, or the old log begins there, and the copy
+goes on like it as far as both have records. Marks of lost records are other places, too.
 """
 
 from __future__ import annotations
@@ -98,6 +97,8 @@ def compare(
         if number == _BEGINNINGS:
             alone = None  # what comes next may fit, too
             break
+        if alone is not None and begin.new > alone.anchor.began_new:
+            break  # a later place on the new log loses nothing; see `look_after`
         found = _walk(request, begin, old, new, most, strictly=True)
         fits = found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new))
         certainty = _certainty(request, found, old, new)
@@ -136,13 +137,13 @@ def _certainty(
     has_others = next(old.records(tp, start, anchor.began_old), None) is not None
     if not has_others and _begins_with_marks(request, anchor, old, new):
         return "none"
-    if not has_others and (start == 0 or anchor.records):
-        return "sure"
     pairs = _next_pairs(request, anchor, old, new, _RUN)
     same = sum(1 for _ in takewhile(lambda pair: pair[1] is not None and pair[0].same(pair[1]), pairs))
-    if (anchor.records + same >= _RUN) if has_others else same == len(pairs):
+    if anchor.records + same >= _RUN:
         return "sure"
-    return "alone" if start == 0 else "none"
+    if start == 0 or (not has_others and (anchor.records or same == len(pairs))):
+        return "alone"
+    return "none"
 
 
 def _begins_with_marks(request: MoveRequest, anchor: Anchor, old: RecordLog, new: RecordLog) -> bool:
@@ -219,6 +220,8 @@ def _beginnings(request: MoveRequest, old: RecordLog, new: RecordLog) -> Iterato
             yield anchor(found.offset, settled)
         begin = found.offset + 1 if found is not None else None
     last, count, begin = first_new.offset, 0, settled
+    if first_new.same(first_old):  # that was the first one
+        count, begin = 1, first_new.offset + 1
     while begin is not None and count < _MOST:
         at, begin = begin, None
         for record in islice(new.records(of_new, at, new_end), _MOST - count):

@@ -67,6 +67,8 @@ def compared(old: Log, position: int, new: Log) -> Anchor | None:
 @example("XXaX", 3, 1, 0, True, 2)
 @example("XabXaX", 5, 2, 0, True, 2)
 @example("XXaXXX", 3, 1, 0, True, 3)
+@example("XXXXXXaXa", 7, 9, 7, True, 5)
+@example("XaXa", 2, 4, 2, True, 0)
 def test_an_exact_position_is_the_true_one(
     text: str,
     position: int,

@@ -105,13 +105,10 @@ def test_a_copy_that_begins_among_identical_records() -> None:
 
 
 def test_identical_records_that_nobody_has_written_are_not_unique() -> None:
-    """The old log has one more after the position, the copy has three: two may be repeated."""
-    placement = place(request(2), Log(*"xxx"), Log(*"xxxxx"))
-    assert placement[:3] == (2, "at-least-once", 2)
-    assert "2 records on 'b' that are there before (offsets 3 to 4)" in placement.evidence
-    placement = found_dead(2, Log(*"xxx"), Log(*"xxxxx"))
-    assert placement.guarantee == "unproved"
-    assert "it is there 5 times, last at offset 4" in placement.evidence
+    """The old log has three, the copy five: two may be repeated, or the copy may lack the first ones."""
+    for placement in (place(request(2), Log(*"xxx"), Log(*"xxxxx")), found_dead(2, Log(*"xxx"), Log(*"xxxxx"))):
+        assert placement.guarantee == "unproved"
+        assert "it is there 5 times, last at offset 4" in placement.evidence
 
 
 def test_a_record_of_another_time_is_another_record() -> None:
