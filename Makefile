@@ -29,7 +29,7 @@ PYTEST = $(BIN)/python $(if $(SPARK),scripts/spark_versions.py $(SPARK)) -m pyte
 TESTS = $(or $(PYTEST_ARGS),$(if $(SPARK),$(1)))
 # What has to hold with every version of Spark, in four minutes.
 CORE := $(addprefix tests/spark/test_,front_options.py sink.py sink_exactly_once.py sql.py first_rows.py functions.py lacking.py)
-# Each process has brokers and a Spark session of its own. The short tests wait for half of their time, so there are more processes
+# Each process has brokers and a Spark session of its own. Tests wait for a part of their time, so there are more processes
 # than cores. The files with the long tests come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
@@ -102,7 +102,7 @@ fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for f
 	cd native && cargo +nightly fuzz run decode -- -max_len=600 $(or $(ARGS),-max_total_time=300)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
-	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 2 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 3 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
 	$(PYTEST) -m crash -n 2 --dist worksteal $(call TESTS,tests/crash)
@@ -113,7 +113,7 @@ test-second-system: ## Run the unit tests on Debian 13, with Python 3.13, Java 2
 test-all: install ## Run all of the tests, e.g. PYTEST_ARGS='tests/crash -k zombie'
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(PYTEST_ARGS)
 
-mutation: install ## Change the rules without I/O in thousands of ways, and count which changes no test notices; for an hour
+mutation: install ## Change the rules without I/O in thousands of ways, and count which changes no test notices; for three hours
 	$(BIN)/python -m pip install --quiet --group mutation
 	HYPOTHESIS_PROFILE=mutation $(BIN)/python -m mutmut run --max-children 2
 	$(BIN)/python -m mutmut results
