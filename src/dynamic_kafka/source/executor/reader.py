@@ -14,9 +14,9 @@ Rules:
    attempt finds the new topic before its first row.
 5. A planned range must be read. If nothing arrives for a few seconds, the reader asks the cluster whether the range can
    still be read (`loss.prove`), and goes on asking. Only an answer of the physical cluster that the offsets belong to proves
-   that offsets are lost. Without an answer the reader waits, up to `poll_timeout_ms` without progress. It makes new
-   clients if a secret or a file behind the cluster's properties is replaced meanwhile, and from time to time if
-   nothing arrives, because a connection may be dead without a word.
+   that offsets are lost. If it is not certain yet, the reader asks again until it is. Without an answer the reader waits,
+   up to `poll_timeout_ms` without progress. It makes new clients if a secret or a file behind the cluster's properties
+   is replaced meanwhile, and from time to time if nothing arrives, because a connection may be dead without a word.
 6. A cluster that the metadata does not name any more, or that the metadata service calls inactive (`ClusterAccess.removed`),
    may be gone for good. Its ranges are given up as in 3 if it refuses the login, or does not answer for
    `unavailable_after_ms`. Any other cluster that does not answer is an error.
@@ -337,7 +337,7 @@ class _ClusterReader:
             return
         answered = self._ask_whether_readable(sorted(self._open))
         self._ask_at = time.monotonic() + (_PAUSE_S if self._doubts else self._stall_s)
-        if self._open:
+        if self._open and not (answered and self._doubts.keys() & self._open):  # doubts are soon certain, or gone
             self._wait_or_give_up(time.monotonic() - progress_at, answered=answered)
         if self._open and time.monotonic() >= max(progress_at, self._connected_at) + self._silence_s:
             _log.info("Cluster '%s': nothing arrives over the connections of this task; connecting again", self.cluster)

@@ -438,6 +438,8 @@ def test_a_deleted_topic_is_recognised(read: Read) -> None:
     with pytest.raises(DataLossError, match="the topic was deleted"):
         read(cluster)
     assert read(cluster, tolerant=True) == []
+    with pytest.raises(DataLossError, match="the topic was deleted"):  # what is certain only after the time-out
+        read(cluster, **IMPATIENT, **{"fetchOffset.retryIntervalMs": "200 ms"})
 
     polls = itertools.count()
 
