@@ -93,6 +93,7 @@ def compare(
         return _walk(request, anchor, old, new, max(most, anchor.ahead))
     best: Comparison | None = None
     alone: Comparison | None = None
+    is_sure = is_unclear = False
     for number, begin in enumerate(_beginnings(request, old, new)):
         if number == _BEGINNINGS:
             alone = None  # what comes next may fit, too
@@ -105,17 +106,23 @@ def compare(
         if fits and alone is not None:
             return None
         if fits and certainty == "sure":
-            best = found
+            best, is_sure = found, True
             break
         if fits and certainty == "alone":
             alone = found
+        elif fits:
+            is_unclear = True
         elif certainty != "none" and (best is None or _rank(found) > _rank(best)):
             best = found
     best = alone or best
-    if best is None:
+    if best is None or (is_unclear and not is_sure):
         return None
     begun = best.anchor
     if begun.floor_ms == ALL:
+        start, end = old.bounds(request.old_partition)
+        oldest = next(old.records(request.old_partition, start, end), None) if start else None
+        if oldest is not None:  # what the old log has lost is not newer, as far as times are in order
+            begun = begun._replace(newest_ms=max(begun.newest_ms, oldest.time_ms))
         newest_ms = _newest_before(request.old_partition, old, begun)
         begun = begun._replace(floor=begun.new, floor_ms=newest_ms, newest_ms=newest_ms)
     best = best._replace(anchor=begun)
@@ -294,7 +301,10 @@ def _walk(
     while True:
         ours, other = mine.first(), theirs.first()
         if ours is None or ours.offset >= position:
-            state, at_old = "complete", position if marks is not None and marks.until == position else at_old
+            state, at_old = (
+                "complete",
+                max(at_old, position) if marks is not None and marks.until == position else at_old,
+            )
             break
         if count >= most:
             state = "partial"
@@ -526,7 +536,8 @@ def look_after(request: MoveRequest, anchor: Anchor, old: RecordLog | None, new:
             follows |= count == 1 and number == 0
             found.add(number)
         else:
-            if key in seen and key != before:  # one after the other, they are taken for two that were produced
+            # One after the other, they are taken for two that were produced, if the old log cannot tell.
+            if key in seen and (key != before or old is not None):
                 twice.append(record)
             if record.time_ms <= anchor.newest_ms:
                 older.append(record)
@@ -554,11 +565,15 @@ def _seen_before(
         return [], []
     wanted = {_key(record) for record in older}
     first = max(start, anchor.floor)
-    there = {
-        key
-        for record in _not_older(new, tp, min(wanted)[0], first, max(first, anchor.new))
-        if (key := _key(record)) in wanted
-    }
-    floor_ms = anchor.floor_ms if start <= anchor.floor else anchor.newest_ms
+    end = max(first, anchor.new)
+    is_short = end - first <= _MOST
+    there, count = set[_Key](), 0
+    for record in new.records(tp, first, end) if is_short else _not_older(new, tp, min(wanted)[0], first, end):
+        count += 1
+        if (key := _key(record)) in wanted:
+            there.add(key)
+    # Compaction may have removed the first one of two, and a search may have ended early.
+    is_whole = count < _MOST if not is_short else anchor.floor != anchor.began_new or count >= anchor.records
+    floor_ms = anchor.floor_ms if is_whole and start <= anchor.floor else anchor.newest_ms
     again = [record for record in older if _key(record) in there]
     return again, [record for record in older if _key(record) not in there and record.time_ms <= floor_ms]

@@ -74,7 +74,7 @@ def follow(request: MoveRequest, old: RecordLog, new: RecordLog, most: int) -> t
     Raises:
         ClusterUnavailableError: If a cluster does not answer.
     """
-    found = _compared(_with_anchor(request, new), old, new, most)
+    found = _compared(_with_usable_anchor(request, new), old, new, most)
     return (None, True) if found is None else (found.anchor, found.state != "partial" and found.lacks < most)
 
 
@@ -90,7 +90,13 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int
     Raises:
         ClusterUnavailableError: If a cluster does not answer.
     """
-    request = _with_anchor(request, new)
+    request = _with_usable_anchor(request, new)
+    if request.anchor is None and request.position == 0:
+        start, end = new.bounds(request.partition)
+        at = max(start, min(end, request.read_to))
+        names = request.kafka_id, request.topic_id
+        # It holds for this answer only. Whether the copy has the first records is not known.
+        request = request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, BEFORE_ALL, at, BEFORE_ALL, 0))
     found = _compared(request, old, new, most)
     if request.by == "same-offsets" and (found is None or found.state in ("differs", "lags")):
         return _at_same_offset(request, found, old, new)
@@ -121,17 +127,13 @@ def way_back(request: MoveRequest, placement: Placement, kafka_id: str, topic_id
     return Anchor(kafka_id, topic_id, here, there, here, there, 0, newest_ms, there, newest_ms, here)
 
 
-def _with_anchor(request: MoveRequest, new: RecordLog) -> MoveRequest:
+def _with_usable_anchor(request: MoveRequest, new: RecordLog) -> MoveRequest:
     """Return the request with an anchor that can be used: not deleted by now, and nothing it counts is after the position.
 
     A position that was set back is before what was counted: that would be taken for read.
     """
     start, end = new.bounds(request.partition)
     anchor = request.anchor
-    if anchor is None and request.position == 0:
-        names = request.kafka_id, request.topic_id
-        at = max(start, min(end, request.read_to))
-        return request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, BEFORE_ALL, at, BEFORE_ALL, 0))
     if anchor is not None and (max(anchor.old, anchor.until) > request.position or not start <= anchor.new <= end):
         return request._replace(anchor=None)
     return request
@@ -170,7 +172,7 @@ def _proved(request: MoveRequest, found: Comparison, old: RecordLog | None, new:
         )
         return Placement(max(start, anchor.new), "unproved", None, text, anchor)
     is_gap = found.state == "uncounted" or (rest.records > 0 and not rest.follows)
-    gap = request.position - anchor.old if is_gap else 0
+    gap = max(0, request.position - anchor.old) if is_gap else 0
     besides = (*anchor.besides, *rest.again)
     words = [_compared_words(request, anchor), *(_difference(request, one) for one in besides)]
     if gap:

@@ -18,7 +18,7 @@ from dynamic_kafka.source.document.evidence import (
     Placement,
     evidence_around,
 )
-from dynamic_kafka.source.rules import matching
+from dynamic_kafka.source.rules import comparison, matching
 from dynamic_kafka.source.rules.migration import add_marks, unmarked
 from dynamic_kafka.source.rules.placement import follow, place
 
@@ -110,6 +110,9 @@ def test_an_exact_position_is_the_true_one(
 @example("XXXXXXXa a", 8, 10, 8, True, 0, 0, "records")
 @example("XXXXXXXaba", 8, 10, 9, True, 0, 0, "records")
 @example("aXXX", 3, 2, 1, True, 3, 3, "records")
+@example("abXb", 2, 4, 3, True, 0, 2, "records")
+@example("bXcaXa", 4, 6, 4, True, 1, 0, "records")
+@example("abXcdefgaXa", 9, 11, 9, True, 2, 9, "records")
 def test_nothing_is_lost_where_a_place_is_exact_or_at_least_once(
     text: str,
     position: int,
@@ -286,3 +289,52 @@ def test_marks_of_records_that_may_be_gone_are_left_out() -> None:
     state = ClusterOffsets(topics={"t": "x"}, ranges={T0: (10, 20)}, marks={T0: (before,)})
     assert add_marks(state, T0, now)
     assert state.marks == {T0: (now,)}
+
+
+def test_a_look_before_anything_was_read_proves_no_beginning() -> None:
+    """The copy may have lost its first records by then, and what it begins with may come again."""
+
+    def request(position: int, anchor: Anchor | None, *, readable: bool = True) -> MoveRequest:
+        known = () if readable else marks(old, position)
+        return MoveRequest("b", T0, "a", T0, position, "records", "", readable, known, "", "", anchor)
+
+    old, new = Log("bab"), Log("b", start=100)
+    anchor, _ = follow(request(0, None), old, new, 99)
+    assert place(request(1, anchor), old, new).guarantee == "unproved"
+    assert place(request(1, anchor, readable=False), None, new).guarantee == "unproved"
+    old, new = Log("abcdefgh"), Log("defgh", start=100)
+    anchor, _ = follow(request(0, None), old, new, 99)
+    assert place(request(6, anchor), old, new)[:2] == (103, "exact")
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_repetition_of_which_compaction_has_removed_the_first_is_one(*, readable: bool) -> None:
+    """The copier has repeated its tail after the anchor, and compaction keeps only the later records."""
+    old = OfRecords(("A", 1), ("B", 2), ("C", 3))
+    anchor = compared(old, 3, OfRecords(("A", 1), ("B", 2), ("C", 3)))
+    new = OfRecords(None, ("B", 2), None, ("A", 1), ("C", 3))
+    request = MoveRequest("b", T0, "a", T0, 3, "records", "", readable, marks(old, 3), "", "", anchor)
+    assert place(request, old if readable else None, new)[:3] == (3, "at-least-once", 2)
+
+
+def test_a_search_that_ends_early_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unread record with an early time, and then a repeated one: the search for both begins at the early time."""
+    records = [(chr(1000 + n), 100 + n) for n in range(50)]
+    old, new = OfRecords(*records), OfRecords(*records, ("new", 1), records[49])
+    anchor = compared(old, 50, old)
+    monkeypatch.setattr(comparison, "_MOST", 30)
+    assert dead(marks(old, 50), 50, new, anchor=anchor).guarantee == "at-least-once"
+
+
+def test_records_that_the_old_log_has_lost_may_come_again() -> None:
+    """They are not newer than the first one that is left."""
+    old = OfRecords(None, None, ("U", 100))
+    old.start = 2
+    assert alive(old, 2, OfRecords(("U", 100), ("read", 50), ("read too", 51)))[:3] == (0, "at-least-once", 2)
+
+
+def test_a_record_that_comes_twice_in_a_row_is_counted_while_the_old_log_answers() -> None:
+    """Without it, two may have been produced."""
+    old, new = Log("ruv"), Log("ruuv", start=100)
+    assert alive(old, 1, new)[:3] == (101, "at-least-once", 1)
+    assert alive(Log("ruuv"), 1, new)[:2] == (101, "exact")
