@@ -30,24 +30,24 @@ class Log(OfRecords):
         super().__init__(*(None if letter == " " else (letter, time_ms) for letter in text), start=start)
 
 
-def marks(log: Log, until: int) -> tuple[Marks, ...]:
+def marks(log: OfRecords, until: int) -> tuple[Marks, ...]:
     """The marks up to an offset."""
     return (Marks(until, tuple(r for r in log.prints if r.offset < until)[-MARKS:]),)
 
 
-def alive(old: Log, position: int, new: Log, *, known: tuple[Marks, ...] = ()) -> Placement:
+def alive(old: OfRecords, position: int, new: OfRecords, *, known: tuple[Marks, ...] = ()) -> Placement:
     """The old cluster answers."""
     return place(MoveRequest("b", T0, "a", T0, position, "records", "", True, known), old, new)
 
 
 def dead(
-    known: tuple[Marks, ...], position: int, new: Log, by: Way = "records", anchor: Anchor | None = None
+    known: tuple[Marks, ...], position: int, new: OfRecords, by: Way = "records", anchor: Anchor | None = None
 ) -> Placement:
     """It does not."""
     return place(MoveRequest("b", T0, "a", T0, position, by, "", False, known, "", "", anchor), None, new)
 
 
-def compared(old: Log, position: int, new: Log) -> Anchor | None:
+def compared(old: OfRecords, position: int, new: OfRecords) -> Anchor | None:
     """How far both logs were compared while the old one answered."""
     return follow(MoveRequest("b", T0, "a", T0, position, "records", "", True, ()), old, new, 10**6)[0]
 
