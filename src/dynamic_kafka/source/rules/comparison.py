@@ -120,9 +120,10 @@ def compare(
     begun = best.anchor
     if begun.floor_ms == ALL:
         start, end = old.bounds(request.old_partition)
-        oldest = next(old.records(request.old_partition, start, end), None) if start else None
-        if oldest is not None:  # what the old log has lost is not newer, as far as times are in order
-            begun = begun._replace(newest_ms=max(begun.newest_ms, oldest.time_ms))
+        oldest = next(old.records(request.old_partition, start, end), None)
+        # Something is before, perhaps without a time. What the old log has lost is not newer, if times are in order.
+        before_ms = oldest.time_ms if start and oldest is not None else BEFORE_ALL + 1
+        begun = begun._replace(newest_ms=max(begun.newest_ms, before_ms))
         newest_ms = _newest_before(request.old_partition, old, begun)
         begun = begun._replace(floor=begun.new, floor_ms=newest_ms, newest_ms=newest_ms)
     best = best._replace(anchor=begun)

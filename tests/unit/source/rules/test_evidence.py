@@ -331,6 +331,8 @@ def test_records_that_the_old_log_has_lost_may_come_again() -> None:
     old = OfRecords(None, None, ("U", 100))
     old.start = 2
     assert alive(old, 2, OfRecords(("U", 100), ("read", 50), ("read too", 51)))[:3] == (0, "at-least-once", 2)
+    old = OfRecords(("read", -1), ("U", 5))
+    assert alive(old, 1, OfRecords(("U", 5), ("read", -1)))[:3] == (0, "at-least-once", 1)  # -1 is no time
 
 
 def test_a_record_that_comes_twice_in_a_row_is_counted_while_the_old_log_answers() -> None:
