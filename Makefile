@@ -102,7 +102,7 @@ fuzz: ## Give the native decoders damaged messages, with AddressSanitizer; for f
 	cd native && cargo +nightly fuzz run decode -- -max_len=600 $(or $(ARGS),-max_total_time=300)
 
 test-slow: install ## Run the longer tests, and those of properties with more examples
-	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 3 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 2 $(BY_FILE) -m '(slow or network or hypothesis and not spark) and not crash' $(PYTEST_ARGS)
 
 test-crash: install ## Run the tests that kill processes midway, and explore the whole model of the protocol
 	$(PYTEST) -m crash -n 2 --dist worksteal $(call TESTS,tests/crash)

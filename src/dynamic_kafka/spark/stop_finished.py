@@ -15,6 +15,7 @@ The thread ends with the session. A call that fails, such as a stop that times o
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 import time
 import weakref
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["stop_finished_queries"]
+__all__ = ["java_has_ended", "stop_finished_queries"]
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 _UNBOUNDED_INTERVAL_S = 60.0
+_ENDS_S = 2.0  # a process that is killed closes its connections first
 _watched: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
@@ -51,12 +53,25 @@ def _watch(spark: SparkSession) -> None:
                 _stop_if_finished(query, next_check)
             failing = False
         except Exception as error:  # noqa: BLE001  whatever Spark and Py4J raise; one failure must not end the watch
+            if java_has_ended():
+                break  # whoever uses the session is told so by its calls
             if not _is_stopped(spark):
                 level = logging.DEBUG if failing else logging.WARNING
                 _log.log(level, "The session's queries could not be checked (%s); trying again", type(error).__name__)
                 _log.debug("The cause", exc_info=True)
             failing = True
     _watched.discard(spark)
+
+
+def java_has_ended() -> bool:
+    """Return whether Spark's Java process, which this process has started, has ended. Ask it after an error."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return process is not None and process.wait(_ENDS_S) is not None
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _is_stopped(spark: Any) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from dynamic_kafka.spark import stop_finished
 
@@ -38,6 +40,18 @@ def test_a_jvm_that_has_ended_is_one_line(monkeypatch: pytest.MonkeyPatch, caplo
     assert [(r.getMessage(), r.exc_info) for r in caplog.records] == [
         ("The session's queries could not be checked (ConnectionRefusedError); trying again", None)
     ]
+
+
+def test_a_java_process_that_has_ended_ends_the_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a line: the calls of whoever uses the session say so."""
+    monkeypatch.setattr(stop_finished, "_INTERVAL_S", 0.0)
+    with subprocess.Popen(["false"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    session: Any = Session(5)
+    stop_finished._watch(session)
+    assert (session.left, caplog.records) == (4, [])
 
 
 class Running:

@@ -15,9 +15,9 @@ from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
 from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary
 from dynamic_kafka.cli.sql.results import run_statement
-from dynamic_kafka.cli.sql.session import java_has_ended
 from dynamic_kafka.cli.sql.vocabulary import known_to
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError, suggestion
+from dynamic_kafka.spark.stop_finished import java_has_ended
 
 if TYPE_CHECKING:
     from dynamic_kafka.sql.environment import TableEnvironment

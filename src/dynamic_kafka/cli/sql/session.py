@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -17,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError
+from dynamic_kafka.spark.stop_finished import java_has_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dynamic_kafka.sql.environment import TableEnvironment
 
-__all__ = ["GROUP", "calls_to_spark", "connected_session", "errors_of_java", "java_has_ended", "start_environment"]
+__all__ = ["GROUP", "calls_to_spark", "connected_session", "errors_of_java", "start_environment"]
 
 GROUP = "dynamic-kafka sql"
 """The job group that Ctrl-C cancels; a running INSERT has another one."""
@@ -33,7 +33,6 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOK_S = 0.2
 _CANCEL_S = 5.0
 _CONNECT_S = 20.0
-_ENDS_S = 2.0  # a process that is killed closes its connections first
 _ABOUT_ITSELF = re.compile(
     rb"WARNING: Using incubator modules|Setting default log level|To adjust logging level|Using Spark's default log4j"
 )
@@ -165,17 +164,6 @@ def _connected(builder: SparkSession.Builder, remote: str) -> SparkSession:
 def _stop(session: SparkSession) -> None:
     with suppress(Exception):  # Java, or the server, may have ended
         session.stop()
-
-
-def java_has_ended() -> bool:
-    """Return whether Spark's Java process, which this process has started, has ended. Ask it after an error."""
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)
-    try:
-        return process is not None and process.wait(_ENDS_S) is not None
-    except subprocess.TimeoutExpired:
-        return False
 
 
 @contextmanager
