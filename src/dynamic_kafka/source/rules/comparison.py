@@ -537,8 +537,8 @@ def look_after(request: MoveRequest, anchor: Anchor, old: RecordLog | None, new:
             follows |= count == 1 and number == 0
             found.add(number)
         else:
-            # One after the other, they are taken for two that were produced, if the old log cannot tell.
-            if key in seen and (key != before or old is not None):
+            # One after the other, they are taken for two that were produced, unless the old log has fewer.
+            if key in seen and (key != before or key in expected):
                 twice.append(record)
             if record.time_ms <= anchor.newest_ms:
                 older.append(record)

@@ -340,3 +340,4 @@ def test_a_record_that_comes_twice_in_a_row_is_counted_while_the_old_log_answers
     old, new = Log("ruv"), Log("ruuv", start=100)
     assert alive(old, 1, new)[:3] == (101, "at-least-once", 1)
     assert alive(Log("ruuv"), 1, new)[:2] == (101, "exact")
+    assert alive(Log("ru"), 1, Log("ruxxx", start=100))[:2] == (101, "exact")  # producers write to the copy now
