@@ -54,7 +54,7 @@ def _watch(spark: SparkSession) -> None:
             failing = False
         except Exception as error:  # noqa: BLE001  whatever Spark and Py4J raise; one failure must not end the watch
             if java_has_ended():
-                break  # whoever uses the session is told so by its calls
+                break  # the calls of whoever uses the session say so
             if not _is_stopped(spark):
                 level = logging.DEBUG if failing else logging.WARNING
                 _log.log(level, "The session's queries could not be checked (%s); trying again", type(error).__name__)
