@@ -92,30 +92,30 @@ def compare(
         # What was counted is compared as a whole: the old log may lose a part of it before the next time.
         return _walk(request, anchor, old, new, max(most, anchor.ahead))
     best: Comparison | None = None
-    alone: Comparison | None = None
-    is_sure = is_unclear = False
+    chosen: Comparison | None = None
+    is_unclear = False
     for number, begin in enumerate(_beginnings(request, old, new)):
         if number == _BEGINNINGS:
-            alone = None  # what comes next may fit, too
+            chosen = None  # what comes next may fit, too
             break
-        if alone is not None and begin.new > alone.anchor.began_new:
+        if chosen is not None and begin.new > chosen.anchor.began_new:
             break  # a later place on the new log loses nothing; see `look_after`
         found = _walk(request, begin, old, new, most, strictly=True)
         fits = found.anchor.records >= _SURE or (found.state != "differs" and _goes_on(request, found, old, new))
         certainty = _certainty(request, found, old, new)
-        if fits and alone is not None:
+        if fits and chosen is not None:
             return None
         if fits and certainty == "sure":
-            best, is_sure = found, True
+            chosen, is_unclear = found, False
             break
         if fits and certainty == "alone":
-            alone = found
+            chosen = found
         elif fits:
             is_unclear = True
         elif certainty != "none" and (best is None or _rank(found) > _rank(best)):
             best = found
-    best = alone or best
-    if best is None or (is_unclear and not is_sure):
+    best = chosen or best
+    if best is None or is_unclear:
         return None
     begun = best.anchor
     if begun.floor_ms == ALL:
@@ -302,10 +302,9 @@ def _walk(
     while True:
         ours, other = mine.first(), theirs.first()
         if ours is None or ours.offset >= position:
-            state, at_old = (
-                "complete",
-                max(at_old, position) if marks is not None and marks.until == position else at_old,
-            )
+            state = "complete"
+            if marks is not None and marks.until == position:
+                at_old = max(at_old, position)
             break
         if count >= most:
             state = "partial"
@@ -567,14 +566,14 @@ def _seen_before(
     wanted = {_key(record) for record in older}
     first = max(start, anchor.floor)
     end = max(first, anchor.new)
-    is_short = end - first <= _MOST
+    is_counted = anchor.floor == anchor.began_new and end - first <= _MOST
     there, count = set[_Key](), 0
-    for record in new.records(tp, first, end) if is_short else _not_older(new, tp, min(wanted)[0], first, end):
+    for record in new.records(tp, first, end) if is_counted else _not_older(new, tp, min(wanted)[0], first, end):
         count += 1
         if (key := _key(record)) in wanted:
             there.add(key)
     # Compaction may have removed the first one of two, and a search may have ended early.
-    is_whole = count < _MOST if not is_short else anchor.floor != anchor.began_new or count >= anchor.records
+    is_whole = count >= anchor.records if is_counted else count < _MOST
     floor_ms = anchor.floor_ms if is_whole and start <= anchor.floor else anchor.newest_ms
     again = [record for record in older if _key(record) in there]
     return again, [record for record in older if _key(record) not in there and record.time_ms <= floor_ms]

@@ -95,7 +95,7 @@ def place(request: MoveRequest, old: RecordLog | None, new: RecordLog, most: int
         start, end = new.bounds(request.partition)
         at = max(start, min(end, request.read_to))
         names = request.kafka_id, request.topic_id
-        # It holds for this answer only. Whether the copy has the first records is not known.
+        # Nothing was read. Whether the copy has the first records is not known, so `follow` does not begin there.
         request = request._replace(anchor=Anchor(*names, 0, at, 0, at, 0, BEFORE_ALL, at, BEFORE_ALL, 0))
     found = _compared(request, old, new, most)
     if request.by == "same-offsets" and (found is None or found.state in ("differs", "lags")):
