@@ -29,7 +29,7 @@ PYTEST = $(BIN)/python $(if $(SPARK),scripts/spark_versions.py $(SPARK)) -m pyte
 TESTS = $(or $(PYTEST_ARGS),$(if $(SPARK),$(1)))
 # What has to hold with every version of Spark, in four minutes.
 CORE := $(addprefix tests/spark/test_,front_options.py sink.py sink_exactly_once.py sql.py first_rows.py functions.py lacking.py)
-# Each process has brokers and a Spark session of its own. Tests wait for a part of their time, so there are more processes
+# Each process has brokers and a Spark session of its own. The short tests wait for half of their time, so there are more processes
 # than cores. The files with the long tests come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 

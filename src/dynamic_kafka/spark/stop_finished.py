@@ -9,7 +9,8 @@ into the JVM, for every query of the session, and `lastProgress` costs nearly as
 second on two cores, each of them made a batch a fifth to a third slower. So a query without stopping offsets is checked
 only once a minute.
 
-The thread ends with the session. A call that fails, such as a stop that times out, is tried again a second later.
+The thread ends with the session, or with Spark's Java process. A call that fails, such as a stop that times out, is tried
+again a second later.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Versioned:
 
 @dataclass(frozen=True)
 class RankKey:
-    """What identifies a row of a rank whose rows change: for each part of the key, the result's columns that have it."""
+    """The key of ranked rows that are replaced by others: for each part of the key, the result's columns that have it."""
 
     parts: Sequence[frozenset[str]]
 
