@@ -84,8 +84,8 @@ _WORDS: Mapping[Kind, tuple[Verdict, str]] = {
     "not compared": (
         "not proved",
         (
-            "nothing shows that these topics were not made anew, because there are no topic ids, and no record that both "
-            "the history and Kafka have at its last offset: {ranges}"
+            "nothing shows that these topics were not made anew, because there are no topic ids, and no record with its "
+            "time that both the history and Kafka have at its last offset: {ranges}"
         ),
     ),
     "read from Kafka": ("exact", "{n} offsets that the history does not have are read from Kafka: {ranges}"),

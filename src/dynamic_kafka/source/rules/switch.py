@@ -18,7 +18,9 @@ Kafka does not have the offset any more             an error with the number of 
 Kafka's log ends before it                          an error: it is another log
 another cluster.id or topic id than in the history  an error
 a topic without an id to compare                    the record at the largest offset has to be the same; another one is an
-                                                    error, and none makes the promise "not proved"
+                                                    error. Without a record to compare, or without its time, the promise is
+                                                    "not proved": two topics may have the same values
+a partition of the history under two names          an error: its rows may be there twice
 a cluster or partition does not answer              an error, also with `isolate`: where it goes on could not be proved
 starting offsets or a time are given                checked in the same way. Of a time nothing can be counted: it is an error
                                                     if the log has no record from before it, but has lost some
@@ -246,11 +248,13 @@ def next_offsets(
                 f"now {view.topics[topic]}. Nothing was read. Set history.switch to timestamp or starting-offsets",
                 cluster_id=cluster,
             )
-        if found.setdefault(cluster, {}).setdefault(tp, offset + 1) != offset + 1:
+        if tp in found.setdefault(cluster, {}):
             raise ConfigurationError(
-                f"The history names the cluster '{cluster}' in more than one way, and the largest offsets of topic "
-                f"'{topic}', partition {partition} differ. Set history.switch to starting-offsets"
+                f"The history has rows of topic '{topic}', partition {partition} under two names of the cluster "
+                f"'{cluster}', so it is not known which of them are there twice. Give them one name, or set history.switch "
+                "to starting-offsets"
             )
+        found[cluster][tp] = offset + 1
         by_id = bool(of_name[name].get("id") and view.kafka_id)
         by_topic_id = bool(topic_id and view.topics[topic])
         recognized[_RECOGNIZED[by_id, by_topic_id]] += 1
@@ -433,7 +437,9 @@ def check_rows(
     of_history: Mapping[Place, Mapping[str, Any]],
     of_kafka: Mapping[Place, KafkaRow],
 ) -> tuple[Counter[str], list[Seen]]:
-    """Compare last records of the history with those that Kafka has at their offsets. One shows what topic it is.
+    """Compare last records of the history with those that Kafka has at their offsets.
+
+    A record with the same time shows that the topic is the same. Keys and values alone show only that it is another one.
 
     Args:
         places: The places of the topics to recognize, as in `Switched`.
@@ -462,8 +468,9 @@ def check_rows(
                 "history.switch to timestamp or starting-offsets",
                 cluster_id=cluster,
             )
-        compared[f"the last record of the history, which has the same {listed(names)} in Kafka"] += 1
-        known.add((cluster, tp.topic))
+        if "timestamp_ms" in history:
+            compared[f"the last record of the history, which has the same {listed(names)} in Kafka"] += 1
+            known.add((cluster, tp.topic))
     unknown = [
         shown_place(place) for place, (cluster, tp) in sorted(places.items()) if (cluster, tp.topic) not in known
     ]
