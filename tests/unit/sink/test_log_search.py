@@ -130,7 +130,7 @@ class FakeLog(Fake):
 
     def deleted(self) -> TransactionError:
         """See `CommitLog`."""
-        return TransactionError("the commit log was deleted while it was in use")
+        return TransactionError("the commit log or its records were deleted while it was in use")
 
     def poll_idle(self) -> bool:
         """See `CommitLog`."""
@@ -297,7 +297,7 @@ def test_a_log_that_is_deleted_after_it_was_found(world: World, monkeypatch: pyt
     claim("a")
     monkeypatch.setattr(committer, "_EMPTY_S", 0.0)
     monkeypatch.setattr(FakeLog, "check", lambda log: log._cluster.topics[TOPIC].clear())
-    with pytest.raises(TransactionError, match="was deleted while it was in use"):
+    with pytest.raises(TransactionError, match="were deleted while it was in use"):
         claim("a")
     assert world.clusters["a:1"].topics == {TOPIC: []}
 
@@ -338,13 +338,16 @@ def test_another_topic_with_the_same_prefix_is_refused(world: World) -> None:
 
 
 def test_a_log_that_is_made_again_under_a_running_driver(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows nothing, so its driver stops. A new leader that does not know the end yet is waited for."""
+    """It has no records, so its driver stops. A new leader that does not know the end yet is waited for."""
     monkeypatch.setattr(committer, "_EMPTY_S", 0.0)
     committer.claim_batch(settings(), destinations("a b"), {}, None)
     world.clusters["a:1"].topics[TOPIC].clear()
-    with pytest.raises(TransactionError, match="was deleted while it was in use"):
+    with pytest.raises(TransactionError, match="were deleted while it was in use"):
         committer.claim_batch(settings(), destinations("a b"), {}, None)
-    with pytest.raises(TransactionError, match="it was deleted"):
+    with pytest.raises(TransactionError, match="the topic has no record of it"):
+        claim("a b")
+    del world.clusters["a:1"].topics[TOPIC]
+    with pytest.raises(TransactionError, match="does not exist any more: it was deleted"):
         claim("a b")
 
 

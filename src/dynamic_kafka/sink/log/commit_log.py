@@ -250,8 +250,9 @@ class CommitLog:
     def deleted(self) -> TransactionError:
         """Return the error for a log that was there a moment ago."""
         return TransactionError(
-            f"Cluster '{self.topic.cluster}': the commit log '{self.topic.name}' was deleted while it was in use, so it is "
-            "not known any more what was published. Start the query again: the error then says how to go on",
+            f"Cluster '{self.topic.cluster}': the commit log '{self.topic.name}' or its records were deleted while it was "
+            "in use, so it is not known any more what was published. Start the query again: the error then says how to go "
+            "on",
             cluster_id=self.topic.cluster,
         )
 

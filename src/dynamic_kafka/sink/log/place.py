@@ -269,11 +269,13 @@ def _silent(prefix: str, silent: Mapping[str, str], why: str) -> ClusterUnavaila
 def _gone(prefix: str, left: Mapping[Spot, Pointer], seen: Mapping[Spot, Seen]) -> TransactionError:
     spot, pointer = min(left.items())
     kafka_id, topic = _parts(pointer)
-    topics = {there.topic for there, found in seen.items() if found.kafka_id == kafka_id}
+    topics = {there.topic: found.chain for there, found in seen.items() if found.kafka_id == kafka_id}
     if not topics:
         what = "which the metadata does not name any more. Add it to the metadata again (it may be inactive). Without "
-    elif topic in topics:
+    elif topic in topics and topics[topic] is None:
         what = "where it does not exist any more: it was deleted. Without "
+    elif topic in topics:
+        what = "where the topic has no record of it: its records or the topic were deleted. Without "
     else:
         what = f"where this query does not look: set sink.commit-log.topic={topic} as before. Without "
     return TransactionError(
