@@ -427,6 +427,30 @@ def test_javas_defaults_of_tls_are_what_connections_offer(key: str, value: str) 
     assert to_librdkafka({key: value}, role="consumer") == to_librdkafka({}, role="consumer")
 
 
+@pytest.mark.parametrize("value", ["aNULL:@SECLEVEL=0", "@SECLEVEL=0:DEFAULT", "eNULL:DEFAULT@SECLEVEL=0"])
+@pytest.mark.parametrize("role", ["consumer", "admin"])
+def test_the_security_level_0_is_refused(value: str, role: Role) -> None:
+    """A broker without a certificate could take the login."""
+    with pytest.raises(ConfigurationError, match=r"'ssl\.cipher\.suites' has @SECLEVEL=0, which allows brokers without a"):
+        to_librdkafka({"ssl.cipher.suites": value, "security.protocol": "SSL"}, role=role)
+
+
+@pytest.mark.parametrize("value", ["ALL", "HIGH", "aNULL", "eNULL:DEFAULT", "ALL:@SECLEVEL=1"])
+def test_without_the_security_level_0_no_cipher_lacks_a_certificate(value: str) -> None:
+    """OpenSSL does not use those of a list: neither for a client, nor for a server that has nothing else."""
+    found = to_librdkafka({"ssl.cipher.suites": value, "security.protocol": "SSL"}, role="admin")["ssl.cipher.suites"]
+    client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client.set_ciphers(found)
+    server.set_ciphers("aNULL:eNULL:@SECLEVEL=0")
+    server.maximum_version = ssl.TLSVersion.TLSv1_2
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asks = client.wrap_bio(to_client, to_server, server_hostname="broker")
+    with pytest.raises(ssl.SSLWantReadError):
+        asks.do_handshake()
+    with pytest.raises(ssl.SSLError, match=r"NO_SHARED_CIPHER|UNSUPPORTED_PROTOCOL|INTERNAL_ERROR"):
+        server.wrap_bio(to_server, to_client, server_side=True).do_handshake()
+
+
 @pytest.mark.parametrize("exchange", ["ECDHE_RSA", "ECDHE_ECDSA", "DHE_RSA", "RSA"])
 @pytest.mark.parametrize(
     "cipher", ["AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "AES_128_CBC_SHA", "CHACHA20_POLY1305_SHA256"]

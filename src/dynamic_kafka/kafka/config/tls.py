@@ -56,15 +56,24 @@ def check_protocol(key: str, value: str) -> None:
 def cipher_list(key: str, value: str) -> str:
     """Return a list of ciphers in OpenSSL's names. A list that has none of Java's names is returned as it is.
 
+    OpenSSL's security level 0 is refused: only there are ciphers without a certificate, by which no broker is verified
+    whatever else is set, ciphers that do not encrypt, and versions of TLS before 1.2.
+
     Args:
         key: The property.
         value: Java's names, separated by commas, or OpenSSL's list.
 
     Raises:
-        ConfigurationError: If a name has no counterpart, or the list leaves out what TLS 1.3 would use all the same.
+        ConfigurationError: If a name has no counterpart, or the list leaves out what TLS 1.3 would use all the same, or has
+            the security level 0.
     """
     names = [name.strip() for name in value.split(",")]
     if not any(name.startswith("TLS_") for name in names):
+        if "@SECLEVEL=0" in value:
+            raise ConfigurationError(
+                f"Property '{key}' has @SECLEVEL=0, which allows brokers without a certificate and versions of TLS before "
+                "1.2; remove it"
+            )
         return value
     older = [name for name in names if name not in _TLS_1_3]
     if missing := sorted(_TLS_1_3 - set(names)):
