@@ -327,6 +327,19 @@ def test_no_row_after_a_refused_one_is_written(
     assert sorted(found) == list(range(n if refused is None else refused.row))
 
 
+def test_no_row_after_one_that_no_queue_holds_is_written(cluster: MockCluster, open_at: Open) -> None:
+    """Rows are sorted by partition before they are written. A smaller queue than `message.max.bytes` limits a record, too."""
+    producer, _ = open_at(cluster.bootstrap_servers, queue_buffering_max_kbytes="100")
+    topic = new_topic(producer)
+    values = [b"a", bytes(200_000), b"b", b"c"]
+    columns = {"value": pa.array(values, pa.binary()), "partition": pa.array([2, 1, 0, 3], pa.int32())}
+    refused = producer.produce(records(columns, topic), 1, lambda: flushed(producer))
+    assert refused is not None
+    assert (refused.row, refused.error.code()) == (1, KafkaError._QUEUE_FULL)
+    flushed(producer)
+    assert [m.value() for messages in stored(cluster, topic).values() for m in messages] == [b"a"]
+
+
 @pytest.mark.parametrize("most", [37, 53, 100])
 def test_a_full_queue_refuses_nothing_while_other_threads_are_busy(
     cluster: MockCluster, open_at: Open, most: int

@@ -256,7 +256,9 @@ impl Producer {
             (api.set_log_queue)(handle, null_mut()); // its main queue
             let last = |wanted: &str| properties.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value);
             let murmur2 = last("partitioner").is_some_and(|value| value == MURMUR2);
-            let largest = last("message.max.bytes").and_then(|value| value.parse().ok()).unwrap_or(LARGEST);
+            let number = |wanted| last(wanted).and_then(|value| value.parse::<usize>().ok());
+            let queue = number("queue.buffering.max.kbytes").map_or(usize::MAX, |kbytes| kbytes.saturating_mul(1024));
+            let largest = number("message.max.bytes").unwrap_or(LARGEST).min(queue);
             Ok(Self { api, handle, inbox, murmur2, largest, partition_counts: Mutex::default() })
         }
     }

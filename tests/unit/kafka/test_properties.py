@@ -431,7 +431,9 @@ def test_javas_defaults_of_tls_are_what_connections_offer(key: str, value: str) 
 @pytest.mark.parametrize("role", ["consumer", "admin"])
 def test_the_security_level_0_is_refused(value: str, role: Role) -> None:
     """A broker without a certificate could take the login."""
-    with pytest.raises(ConfigurationError, match=r"'ssl\.cipher\.suites' has @SECLEVEL=0, which allows brokers without a"):
+    with pytest.raises(
+        ConfigurationError, match=r"'ssl\.cipher\.suites' has @SECLEVEL=0, which allows brokers without a"
+    ):
         to_librdkafka({"ssl.cipher.suites": value, "security.protocol": "SSL"}, role=role)
 
 
