@@ -49,7 +49,6 @@ class _Parser(parser.Parser):
     }
     VALUES_FOLLOWED_BY_PAREN = False
     SUPPORTS_TABLE_QUERY = True
-    JOINS_HAVE_EQUAL_PRECEDENCE = True
     NO_PAREN_IF_COMMANDS = False
 
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {

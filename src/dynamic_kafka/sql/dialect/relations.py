@@ -131,6 +131,32 @@ def _check_keys(t: Writer, call: exp.Anonymous, by: list[exp.Expr], group: Seque
         )
 
 
+def is_comma(join: exp.Join) -> bool:
+    """Return whether a table follows a comma, or JOIN without anything that it depends on."""
+    return not any(value for name, value in join.args.items() if name != "this")
+
+
+def check_commas(t: Writer, joins: Sequence[exp.Join]) -> None:
+    """Refuse joins that mean something else after a comma.
+
+    In Flink a comma binds less than JOIN, and in Spark as much: `a, b RIGHT JOIN c` is a with (b RIGHT JOIN c) in Flink, and
+    (a, b) RIGHT JOIN c in Spark. For other joins with ON that is the same.
+
+    Raises:
+        SqlError: For RIGHT, FULL, NATURAL and USING after a comma.
+    """
+    after_comma = False
+    for join in joins:
+        depends = join.side in ("RIGHT", "FULL") or join.method or join.args.get("using")
+        if after_comma and depends:
+            raise t.refuse(
+                join,
+                "RIGHT, FULL and NATURAL JOIN, and USING, are not known after a comma, where Spark joins other tables than "
+                "Flink: write these joins first, and the tables before the comma after them",
+            )
+        after_comma = after_comma or is_comma(join)
+
+
 def joined(t: Writer, join: exp.Join) -> str:
     """Return a join with the elements of an array."""
     outer = (join.side or "").upper() == "LEFT"

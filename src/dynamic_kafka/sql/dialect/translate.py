@@ -39,7 +39,15 @@ from dynamic_kafka.sql.dialect.operators import (
 )
 from dynamic_kafka.sql.dialect.query import Query, is_temporal, name_in, parse_query, query_error, with_names
 from dynamic_kafka.sql.dialect.ranks import rank_of, ranked
-from dynamic_kafka.sql.dialect.relations import elements, export_window, exported_window, joined, windowed
+from dynamic_kafka.sql.dialect.relations import (
+    check_commas,
+    elements,
+    export_window,
+    exported_window,
+    is_comma,
+    joined,
+    windowed,
+)
 from dynamic_kafka.sql.dialect.scope import BOUNDS, WINDOW, Scope
 from dynamic_kafka.sql.dialect.temporal import join_versions
 from dynamic_kafka.sql.dialect.writer import Ask, RankKey, Streams, TimesOf, Versions, Writer
@@ -238,6 +246,7 @@ class Translator(Writer):
             of_from = select.args.get("from_")
             if of_from is not None:
                 scope.tables.append(self.sql(of_from.this))
+            check_commas(self, scope.joins)
             for index, join in enumerate(scope.joins):
                 if is_temporal(join):
                     join_versions(self, scope, index, self._versions)
@@ -332,12 +341,13 @@ class Translator(Writer):
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         """Return a join; UNNEST is a LATERAL join with the elements.
 
-        A comma and CROSS JOIN are the same to the parser. Both are written as an inner join without a condition, which means
-        the same, because Spark's streams join by the condition of WHERE only then.
+        A comma and CROSS JOIN are written as an inner join without a condition, which means the same. Only then do Spark's
+        streams join by the condition of WHERE.
         """
         if isinstance(expression.this, exp.Unnest):
             return joined(self, expression)
-        if expression.kind == "CROSS" and isinstance(expression.this, exp.Table | exp.Subquery):
+        is_cross = expression.kind == "CROSS" or is_comma(expression)
+        if is_cross and isinstance(expression.this, exp.Table | exp.Subquery):
             expression.set("kind", "INNER")
             return self.as_changed(expression, super().join_sql(expression, join_op))
         return super().join_sql(expression, join_op)

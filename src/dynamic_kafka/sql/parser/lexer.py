@@ -47,7 +47,7 @@ _UNCLOSED = {
     '"': "This quote is not closed. Put strings in 'single quotes' and names in `backticks`",
     "/": "This comment is not closed",
 }
-_TYPOGRAPHIC = re.compile("[\u2018-\u201f\u2032-\u2037\u00ab\u00bb\u2039\u203a\u00b4]")
+_TYPOGRAPHIC = re.compile("[\u2018-\u201f\u2032-\u2037\u00ab\u00bb\u2039\u203a\u00b4\uff02\uff07]")
 _NOT_A_QUOTE = (
     "This is a typographic quote, such as documents and chats make of a plain one. Put strings in 'single quotes' and names "
     "in `backticks`"

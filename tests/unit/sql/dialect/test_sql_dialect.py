@@ -109,6 +109,27 @@ def test_tables_joined_by_where_have_an_inner_join(between: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "join", ["RIGHT JOIN t c ON b.i = c.i", "FULL JOIN t c ON b.i = c.i", "NATURAL JOIN t c", "JOIN t c USING (i)"]
+)
+def test_joins_that_a_comma_changes_are_refused(join: str) -> None:
+    """Flink joins the table after the comma first, and Spark the one before it."""
+    for tables in (
+        "t a, t b",
+        "t a, t b LEFT JOIN t d ON b.i = d.i",
+        "t a JOIN t d ON a.i = d.i, t b",
+        "t d, t a, t b",
+    ):
+        with pytest.raises(SqlError, match=r"are not known after a comma.*write these joins first"):
+            spark(f"SELECT a.l FROM {tables} {join}")
+    spark(f"SELECT a.l FROM t b {join}, t a")
+    spark(f"SELECT a.l FROM t a CROSS JOIN t b {join}")
+    spark(f"SELECT a.l FROM t a, (SELECT * FROM t b {join}) d")
+    assert spark("SELECT a.l FROM t a, t b LEFT JOIN t c ON b.i = c.i").endswith(
+        "INNER JOIN t AS b LEFT JOIN t AS c ON b.i = c.i"
+    )
+
+
+@pytest.mark.parametrize(
     ("flink", "expected"),
     [
         ("i / 2", "CAST((i DIV 2) AS INT)"),

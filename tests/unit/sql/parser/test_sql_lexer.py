@@ -220,7 +220,7 @@ def test_looking_for_secrets_is_quick() -> None:
         assert fault(f"SET 'x.password' {text} x '").column
 
 
-@pytest.mark.parametrize("quote", "\u2018\u2019\u201c\u201d\u201e\u00ab\u00b4\u2032")
+@pytest.mark.parametrize("quote", "\u2018\u2019\u201c\u201d\u201e\u00ab\u00b4\u2032\uff02")
 def test_a_typographic_quote_is_called_one(quote: str) -> None:
     """Such as documents and chats make of a plain one. Inside a string it is a character like any other."""
     assert "This is a typographic quote" in fault(f"SET {quote}execution.runtime-mode{quote} = 'batch'").problem
