@@ -10,10 +10,12 @@ __all__ = ["DefaultSource"]
 
 try:
     from dynamic_kafka.spark.datasource import DynamicKafkaDataSource as DefaultSource
-except ImportError as error:
+except Exception as error:  # noqa: BLE001  whatever is wrong with an installation
     import pyspark
 
-    _PROBLEM = f"format('dynamic-kafka') needs Spark 4.0 or newer, and this is Spark {pyspark.__version__}: {error}"
+    _IS_OLD = int(pyspark.__version__.partition(".")[0]) < 4
+    _NEEDS = "needs Spark 4.0 or newer, and this is" if _IS_OLD else "cannot be loaded with"
+    _PROBLEM = f"format('dynamic-kafka') {_NEEDS} Spark {pyspark.__version__}: {error}"
 
     def _refuse(self: object, options: dict[str, str]) -> NoReturn:
         del self, options

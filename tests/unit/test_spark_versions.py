@@ -10,23 +10,45 @@ import pytest
 
 from dynamic_kafka.spark_versions import offset_of
 
-_ON_AN_OLD_VERSION = """
+_USE = """
+{before}
 import pyspark.sql.datasource as datasource
-del datasource.DataSourceArrowWriter
 from pyspark_dynamic_kafka import DefaultSource
 assert issubclass(DefaultSource, datasource.DataSource) and DefaultSource.name() == "dynamic-kafka"
 try:
-    DefaultSource({})
+    DefaultSource({{}})
 except ImportError as error:
     print(error)
 """
 
 
-def test_the_import_that_spark_makes_raises_nothing_on_an_old_version() -> None:
-    """It would hide all data sources in Python. The format says which version it needs when it is used."""
-    run = subprocess.run([sys.executable, "-c", _ON_AN_OLD_VERSION], capture_output=True, text=True, check=False)
+_OLD = "import pyspark.sql.datasource as d; import pyspark; pyspark.__version__ = '3.5.1'; del d.DataSourceArrowWriter"
+_LACKS_A_MODULE = "import sys; sys.modules['dynamic_kafka.spark.datasource'] = None"
+_FAILS = """
+import sys
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        return 1 / 0 if name == 'dynamic_kafka' else None
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (_OLD, "needs Spark 4.0 or newer, and this is Spark 3.5.1: cannot import name"),
+        (_LACKS_A_MODULE, "cannot be loaded with Spark 4."),
+        (_FAILS, "division by zero"),
+    ],
+)
+def test_the_import_that_spark_makes_raises_nothing(before: str, said: str) -> None:
+    """It would hide all data sources in Python. The format says what is wrong when it is used."""
+    run = subprocess.run(
+        [sys.executable, "-c", _USE.format(before=before)], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
-    assert "needs Spark 4.0 or newer, and this is Spark 4." in run.stdout
+    assert said in run.stdout
 
 
 def test_offsets_are_read_as_each_version_shows_them() -> None:
