@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["ROOT", "jars", "python"]
 
 ROOT = Path(__file__).resolve().parents[1]
-_PYSPARK = {"4.0": "pyspark==4.0.5", "4.1": "pyspark==4.1.4", "4.2": "pyspark==4.2.0"}
+_PYSPARK = {"4.0": "pyspark==4.0.5", "4.1": "pyspark==4.1.4", "4.2": "pyspark==4.2.0", "4.3": "pyspark==4.3.0"}
 
 
 def python(version: str = "4.2") -> str:

@@ -21,7 +21,7 @@ SINCE: dict[Lacking, tuple[int, int]] = {
     "ROW_NUMBER": (4, 2),  # over streams: max_by and min_by with three arguments
     "TIME": (4, 2),  # switched on
 }
-"""The version that first has it. The table in docs/guides/operations.md says what it is."""
+"""The version that first has it. The table in docs/guides/versions.md says what it is."""
 
 RUNS_TO_THE_END = 1 if SINCE["AvailableNow"] <= SPARK else 2
 """How many runs with Trigger.AvailableNow read all that is there after a crash: the first may only finish a batch."""
@@ -30,5 +30,5 @@ RUNS_TO_THE_END = 1 if SINCE["AvailableNow"] <= SPARK else 2
 def needs(what: Lacking) -> pytest.MarkDecorator:
     """Skip a test with a version of Spark that lacks something of `SINCE`."""
     return pytest.mark.skipif(
-        SINCE[what] > SPARK, reason=f"Spark {'.'.join(map(str, SPARK))} lacks {what}, see docs/guides/operations.md"
+        SINCE[what] > SPARK, reason=f"Spark {'.'.join(map(str, SPARK))} lacks {what}, see docs/guides/versions.md"
     )

@@ -328,7 +328,7 @@ def test_no_row_after_a_refused_one_is_written(
 
 
 def test_no_row_after_one_that_no_queue_holds_is_written(cluster: MockCluster, open_at: Open) -> None:
-    """Rows are sorted by partition before they are written. A smaller queue than `message.max.bytes` limits a record, too."""
+    """Rows are sorted by partition before they are written. A small queue limits a record, too."""
     producer, _ = open_at(cluster.bootstrap_servers, queue_buffering_max_kbytes="100")
     topic = new_topic(producer)
     values = [b"a", bytes(200_000), b"b", b"c"]

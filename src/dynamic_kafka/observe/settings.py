@@ -44,7 +44,7 @@ def _is_address(value: str) -> bool:
 
 
 def _has_login(value: str) -> bool:
-    return "@" in value.rpartition("://")[2].partition("/")[0] or "?" in value
+    return "@" in value or "?" in value  # also after a slash, which a password may have
 
 
 _PORT = Option(
@@ -72,7 +72,8 @@ _LABEL = Option(
     "metrics.query",
     non_blank(),
     shown_default="the query's name in Spark, else what it reads or writes",
-    doc="The label `query` of all series. Give it to have the same label from the first second of each run.",
+    doc="The label `query` of all series. Give it to have the same label in each run. A query that starts again in the same "
+    "driver has `(run ...)` added until its first batch.",
 )
 _MAX_PARTITIONS = Option(
     "metrics.max-partitions",

@@ -110,8 +110,8 @@ class MockCluster:
     """librdkafka's mock cluster: starts in milliseconds, needs no Java, and ends with the `with` block.
 
     It supports produce, fetch, metadata, groups and transactions, and creates topics (with 4 partitions) on their first
-    use. It keeps everything in memory and has no retention, no configuration and no security. Where Kafka's own behaviour
-    matters, use `KafkaBroker`.
+    use. It keeps everything in memory and has no retention, no configuration and no security. Its brokers name no
+    controller, so the source and `read_arrow` do not read from it. Where Kafka's own behaviour matters, use `KafkaBroker`.
 
     Args:
         brokers: The number of brokers.

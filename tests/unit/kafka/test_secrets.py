@@ -127,6 +127,7 @@ def test_a_file_that_is_no_text_shows_none_of_its_bytes(tmp_path: Path) -> None:
         "auth.header",
         "pwd",
         "my.pwd",
+        "dbpwd",
         "PASSCODE",
         "sas",
         "my.sas-url.passkey",

@@ -665,7 +665,7 @@ def test_every_error_is_ours() -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *(f"https://{login}collector:4318/v1/metrics" for login in ("me:geheim@", "geheim@", "me:ge@heim@")),
+        *(f"https://{login}collector:4318/v1/metrics" for login in ("me:geheim@", "geheim@", "me:ge@heim@", "me:ge/geheim@")),
         *("me:geheim@collector:4318", "HTTPS://me:geheim@collector/", "https://collector/v1?token=geheim"),
     ],
 )
@@ -675,4 +675,4 @@ def test_the_address_of_a_collector_has_no_login(address: str) -> None:
     with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_OTLP_HEADERS") as caught:
         configure_source(options)
     assert "geheim" not in str(caught.value)
-    assert configure_source(BASE | {"metrics.otlp-endpoint": "http://h:1/@x"}).metrics is not None
+    assert configure_source(BASE | {"metrics.otlp-endpoint": "http://h:1/%40x"}).metrics is not None

@@ -42,7 +42,7 @@ _HIDDEN = "***"
 _REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
 _ONLY_REFERENCES = re.compile(r"(?:\$\{(?:env|file):[^{}]+\})+")
 _SECRET = re.compile(
-    r"password|passphrase|passwd|passcode|passkey|(?:^|[._-])pwd|(?:^|[._-])sas(?:$|[._-])|secret"
+    r"password|passphrase|passwd|passcode|passkey|pwd|(?:^|[._-])sas(?:$|[._-])|secret"
     r"|token|jaas|credential|private|authorization|auth[._-]?header"
     r"|api[._-]?key|access[._-]?key|ssl\.key\.|ssl\.keystore\.key|user[._-]info|oauthbearer\.config|kinit\.cmd"
     r"|account\.key|encryption\.key\.list"
