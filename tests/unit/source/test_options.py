@@ -665,7 +665,10 @@ def test_every_error_is_ours() -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *(f"https://{login}collector:4318/v1/metrics" for login in ("me:geheim@", "geheim@", "me:ge@heim@", "me:ge/geheim@")),
+        *(
+            f"https://{login}collector:4318/v1/metrics"
+            for login in ("me:geheim@", "geheim@", "me:ge@heim@", "me:ge/geheim@")
+        ),
         *("me:geheim@collector:4318", "HTTPS://me:geheim@collector/", "https://collector/v1?token=geheim"),
     ],
 )
