@@ -110,7 +110,10 @@ def finished(rows: DataFrame, definition: TableDefinition, *, streaming: bool) -
     """
     for column in definition.columns:
         if isinstance(column, ComputedColumn):
-            rows = rows.withColumn(column.name, _computed(rows, column.expression))
+            computed = _computed(rows, column.expression)
+            if LAST_ROW in rows.columns:  # which has only nulls, and the expression may fail for them
+                computed = F.when(F.col(LAST_ROW).isNull(), computed)
+            rows = rows.withColumn(column.name, computed)
     if definition.watermark is not None and streaming:
         rows = _with_watermark(rows, definition.watermark)
     names = [column.name for column in definition.columns]
