@@ -18,7 +18,7 @@ _TIMEOUT_S = 240
 def test_the_first_program_of_the_readme_prints_what_the_readme_shows(tmp_path: Path) -> None:
     """It runs as it stands in an empty folder, starts its own clusters, and ends."""
     program, shown = re.findall(
-        r"^```(?:python)?\n(import .*?|-{20}.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE
+        r"^```(?:python)?\n(import json.*?|-{20}.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

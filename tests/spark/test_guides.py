@@ -152,6 +152,15 @@ def test_reading(spark: SparkSession, guides: Guides) -> None:
     assert len(eval(last, names)) == _ORDERS // 2
 
 
+def test_readme(spark: SparkSession, guides: Guides) -> None:
+    """Columns of JSON in Spark, pandas, Polars and DuckDB."""
+    _, block = guides.blocks("../../README", "python")
+    found = guides.run(block, {"spark": spark})
+    assert found["in_spark"].count() == len(found["in_pandas"]) == len(found["in_polars"]) == _ORDERS // 2
+    assert found["in_duckdb"] == [(_ORDERS // 2,)]
+    assert "paid" in str(found["in_polars"])
+
+
 def test_writing(spark: SparkSession, guides: Guides) -> None:
     """A stream, a topic for each row, batches of `foreachBatch`, and the builder of the sink."""
     stream, by_topic, in_batches, by_builder = guides.blocks("writing", "python")

@@ -26,6 +26,7 @@ IDIOM = {
     r"(is|are) not there": "does not exist, or is missing",
     r"(goes|go|going) on behind": "goes on after",
     r"right behind": "right after",
+    r"of a (?-i:DOUBLE|BIGINT|INT|STRING|DECIMAL)": "of a column or value of that type",
 }
 # Folders that exist only after a build, and those of a checkpoint.
 NOT_HERE = {".venv-spark42", "dist/", "offsets/", "commits/"}

@@ -55,7 +55,7 @@ def _truncate(call: Call) -> str:
     digits = call.sql(1) if len(call.arguments) == 2 else "0"
     if is_fraction(found):
         raise call.refuse(
-            "TRUNCATE of a DOUBLE has no equal in Spark. TRUNCATE a DECIMAL: TRUNCATE(CAST(x AS DECIMAL(20, 6)), 2)",
+            "Spark cannot TRUNCATE a DOUBLE. TRUNCATE a DECIMAL: TRUNCATE(CAST(x AS DECIMAL(20, 6)), 2)",
             0,
         )
     if is_whole(found):
@@ -98,7 +98,7 @@ RULES: Mapping[str, Rule] = {
     "LOG": Rule(_log, "As LN.", "`ln(x) / ln(base)`, with these cases", (1, 2)),
     "CEIL": Rule(
         lambda call: _round_to(call, "ceil"),
-        "Of a DOUBLE, Flink returns a DOUBLE and Spark a BIGINT.",
+        "For a DOUBLE, Flink returns a DOUBLE and Spark a BIGINT.",
         "`CAST(ceil(x) AS DOUBLE)`",
         (1, 2),
     ),
