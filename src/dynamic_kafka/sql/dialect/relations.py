@@ -139,8 +139,8 @@ def is_comma(join: exp.Join) -> bool:
 def check_commas(t: Writer, joins: Sequence[exp.Join]) -> None:
     """Refuse joins that mean something else after a comma.
 
-    In Flink a comma binds less than JOIN, and in Spark as much: `a, b RIGHT JOIN c` is a with (b RIGHT JOIN c) in Flink, and
-    (a, b) RIGHT JOIN c in Spark. For other joins with ON that is the same.
+    Flink joins what follows a comma first, and Spark joins from left to right. So `a, b RIGHT JOIN c` is a joined with
+    (b RIGHT JOIN c) in Flink, and (a joined with b) RIGHT JOIN c in Spark. With LEFT and inner joins both are the same.
 
     Raises:
         SqlError: For RIGHT, FULL, NATURAL and USING after a comma.
