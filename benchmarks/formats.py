@@ -18,7 +18,6 @@ from benchmarks.report import Result
 from benchmarks.rivals import Measure, Target, all_three, compared
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructType
 
-from dynamic_kafka.formats import format_named
 from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import AVRO
@@ -113,7 +112,7 @@ def encoding(count: int, tell: Tell) -> Iterator[Result]:
     """Measure case (o): the rows of case (h) to messages on one core, in batches of the size that Spark uses."""
     rows = pa.array((_row(i) for i in range(_AVRO_RECORDS)), arrow_type(_ROWS))
     batches = [rows.slice(start, _BATCH) for start in range(0, len(rows), _BATCH)]
-    to_json = encoder(rows.type, format_named("json").native_encode(_ROWS, {}) or {})
+    to_json = encoder(rows.type, '{"format": "json", "options": {"separator": " "}}')
     avro = parse_schema(schema_text(_ROWS, legacy_timestamps=True))
     encoders: dict[str, Callable[[pa.StructArray], object]] = {
         "JSON": lambda batch: to_json(batch, b""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MESSAGE_OR_ERROR",
-    "Call",
     "Encode",
+    "Rows",
     "all_messages",
     "arrow_type",
     "as_numbers",
@@ -51,11 +51,26 @@ __all__ = [
 
 Encode = Callable[[pa.Array], Encoded]
 """Encodes an array of rows."""
-Call = Callable[[Encode, "Column", DataType], "Column"]
-"""`encoded` or `encoded_or_error`. They take a function that encodes rows, its column and their type."""
 
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
-"""The type that `Format.encode_or_error` returns: a message, or the reason why there is none."""
+"""The type that `encoded_or_error` returns: a message, or the reason why there is none."""
+
+
+class Rows(NamedTuple):
+    """Rows that become messages.
+
+    Attributes:
+        column: The rows as the encoder takes them.
+        type: The type of the column.
+        encode: Encodes them.
+        spec: How the kernel encodes them by itself, so that the sink's tasks can do it (JSON, `native/encode/src/spec.rs`).
+            None if it takes more than the kernel.
+    """
+
+    column: Column
+    type: DataType
+    encode: Encode
+    spec: str | None = None
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -175,27 +190,27 @@ def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Col
     return arrow_udf(function, result)(*columns)
 
 
-def encoded(encode: Encode, column: Column, type_: DataType) -> Column:
-    """Return a binary column that Spark's workers encode over Arrow batches of a column of a type.
+def encoded(rows: Rows) -> Column:
+    """Return a binary column that Spark's workers encode over Arrow batches.
 
     It raises `RowError` for a row that has no message.
     """
-    return _of_rows(encode, all_messages, BinaryType(), column, type_)
+    return _of_rows(rows, all_messages, BinaryType())
 
 
-def encoded_or_error(encode: Encode, column: Column, type_: DataType) -> Column:
-    """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches of a column of a type."""
-    return _of_rows(encode, with_errors, MESSAGE_OR_ERROR, column, type_)
+def encoded_or_error(rows: Rows) -> Column:
+    """Return a column of `MESSAGE_OR_ERROR` that Spark's workers encode over Arrow batches."""
+    return _of_rows(rows, with_errors, MESSAGE_OR_ERROR)
 
 
-def _of_rows(
-    encode: Encode, finish: Callable[[Encoded], pa.Array], result: DataType, column: Column, type_: DataType
-) -> Column:
+def _of_rows(rows: Rows, finish: Callable[[Encoded], pa.Array], result: DataType) -> Column:
+    encode = rows.encode
+
     def messages(rows: pa.Array) -> pa.Array:
         return finish(encode(rows))
 
     messages.__name__ = encode.__name__  # plans show it
-    return of_values(messages, result, column, type_)
+    return of_values(messages, result, rows.column, rows.type)
 
 
 def all_messages(found: Encoded) -> pa.Array:

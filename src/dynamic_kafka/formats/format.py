@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
+    from dynamic_kafka.formats.arrow import Rows
     from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 __all__ = [
@@ -158,10 +159,6 @@ def _as_given(options: FormatOptions) -> FormatOptions:
     return options
 
 
-def _not_native(schema: StructType, options: FormatOptions) -> None:
-    """Say that the native kernel has no part in this."""
-
-
 @dataclass(frozen=True)
 class Format:
     """A format by its name in `format`, `key.format` and `value.format`.
@@ -170,10 +167,8 @@ class Format:
         name: Flink's name.
         options: Its options. Each key begins with the name.
         decoder: Makes a decoder of messages.
-        encode: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the
-            schema and options. Returns a binary column; null means a null message.
-        encode_or_error: Takes what `encode` takes, and returns `arrow.MESSAGE_OR_ERROR` instead of raising `RowError`. None
-            if `encode` has a message for each row.
+        rows: Takes a struct column of the schema's fields (with a last field `row_kind` for a changelog format), the schema
+            and options. Returns the rows with their encoder, or the messages if Spark's expressions make them.
         own_check: Raises `ConfigurationError` if the format does not support the schema or the options.
         changelog: True if a message describes how a row changed, not only the row.
         metadata: The types of the format's metadata by name, without `value.`.
@@ -182,14 +177,12 @@ class Format:
             that the format reads and writes that schema. None if the format has no registry.
         registered: Returns the columns of a schema in the registry. None if the format has no registry.
         portable: Returns the options for another machine: with the contents of the files that they name.
-        native_encode: Returns the spec by which the kernel encodes rows (`native/encode/src/spec.rs`), without the
-            columns, in the sink's tasks; None if they are encoded before.
     """
 
     name: str
     options: tuple[Option[Any], ...]
     decoder: MakeDecoder
-    encode: Callable[[Column, StructType, FormatOptions], Column]
+    rows: Callable[[Column, StructType, FormatOptions], Rows | Column]
     own_check: Callable[[StructType, FormatOptions], None] = _nothing_to_check
     changelog: bool = False
     metadata: Mapping[str, DataType] = field(default_factory=dict)
@@ -197,8 +190,6 @@ class Format:
     columns: Callable[[FormatOptions], tuple[StructType, FormatOptions]] | None = None
     registered: Callable[[RegisteredSchema, FormatOptions], StructType] | None = None
     portable: Callable[[FormatOptions], FormatOptions] = _as_given
-    native_encode: Callable[[StructType, FormatOptions], Mapping[str, Any] | None] = _not_native
-    encode_or_error: Callable[[Column, StructType, FormatOptions], Column] | None = None
 
     def check(self, schema: StructType, options: FormatOptions) -> None:
         """Check that the format supports the columns and the options.
@@ -209,3 +200,13 @@ class Format:
         if ERROR in schema.names:
             raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
         self.own_check(schema, options)
+
+    def encode(self, column: Column, schema: StructType, options: FormatOptions) -> Column:
+        """Return the messages of rows; a null message for a null row, or by the format's own rules. See `rows`.
+
+        In Spark's workers, it raises `RowError` for a row that has no message.
+        """
+        from dynamic_kafka.formats.arrow import Rows, encoded
+
+        found = self.rows(column, schema, options)
+        return encoded(found) if isinstance(found, Rows) else found

@@ -14,14 +14,15 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from dynamic_kafka import native
-from dynamic_kafka.formats.arrow import arrow_type, encoded
-from dynamic_kafka.formats.expressions import nullable
+from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.expressions import has, nullable
 from dynamic_kafka.formats.format import Decode, Used
+from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["decoder", "encode", "native_decoder"]
+__all__ = ["decoder", "native_decoder", "rows_of"]
 
 
 def decoder(schema: StructType, spec: Mapping[str, Any], used: Used | None = None) -> Decode:
@@ -47,8 +48,10 @@ def native_decoder(
     return native.Decoder(columns, spec, look_up, None if used is None else used.columns)
 
 
-def encode(column: Column, schema: StructType, spec: Mapping[str, Any], header: Callable[[], bytes] = bytes) -> Column:
-    """Return the messages of a column of rows, as `Format.encode` does.
+def rows_of(
+    column: Column, schema: StructType, spec: Mapping[str, Any], header: Callable[[], bytes] | None = None
+) -> Rows:
+    """Return rows and what encodes them.
 
     Args:
         column: The rows.
@@ -59,7 +62,9 @@ def encode(column: Column, schema: StructType, spec: Mapping[str, Any], header: 
     text = json.dumps(spec)
 
     def to_bytes(rows: pa.Array) -> native.Encoded:  # plans show its name
-        prefix = header() if rows.null_count < len(rows) else b""
+        prefix = header() if header is not None and rows.null_count < len(rows) else b""
         return native.encoder(arrow_type(nullable(schema)), text)(rows, prefix)
 
-    return encoded(to_bytes, column, schema)
+    # The sink knows the columns by their Arrow types, which have no precision of TIME.
+    alone = header is None and not has(schema, (TimeType,))
+    return Rows(column, schema, to_bytes, text if alone else None)

@@ -140,7 +140,7 @@ def _numbers(messages: pa.Array, dtype: str) -> pa.Array:
 # --- writing ---
 
 
-def _encode(row: Column, schema: StructType, options: FormatOptions) -> Column:
+def _messages_of(row: Column, schema: StructType, options: FormatOptions) -> Column:
     (field,) = schema.fields
     type_ = field.dataType
     value = row[field.name]
@@ -203,5 +203,5 @@ def _bytes(text_: str, charset: str) -> bytes:
     return text_.encode(charset, "replace")
 
 
-RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decoder, _encode, _check)
+RAW = Format("raw", (_CHARSET, _ENDIANNESS), _decoder, _messages_of, _check)
 """Flink's format `raw`."""

@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError
 from tests.unit.sink.test_sink_records import TYPES, batch
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError, RowError
-from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.formats.arrow import MESSAGE_OR_ERROR, with_errors
 from dynamic_kafka.kafka.clients import ClientSettings, ClusterClients
 from dynamic_kafka.metadata.services import InMemoryMetadataService
@@ -245,16 +244,6 @@ def test_the_column_needs_the_option() -> None:
 def test_rows_of_a_report() -> None:
     """Those in dead letters count: a batch with more rows is another one."""
     assert TaskReport({"east": Volume(3, 10)}, dead_letters=2).rows == 5
-
-
-# --- formats ------------------------------------------------------------------------------------------------------------
-
-
-def test_formats_that_have_no_message_for_some_rows() -> None:
-    """They encode with Arrow. All others have a message for each row, or cannot be written."""
-    found = {name for name in FORMATS if format_named(name).encode_or_error is not None}
-    confluent = {"avro-confluent", "debezium-avro-confluent", "protobuf-confluent", "debezium-protobuf-confluent"}
-    assert found == {"avro", "protobuf"} | confluent
 
 
 def test_errors_of_rows_become_values() -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encode, Rows, arrow_type
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
@@ -82,12 +82,12 @@ def _kernel(
     return native_decoder(target, spec, look_up, used)
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(column: Column, schema: StructType, options: FormatOptions) -> Rows:
     settings = schema_registry_settings.settings(_NAME, options)
     function = batch_encoder(
         settings, schema_registry_settings.subject_of(_NAME, options), _text(schema, options), schema
     )
-    return call(function, column, schema)
+    return Rows(column, schema, function)
 
 
 def batch_encoder(settings: RegistrySettings, subject: str, text: str, schema: StructType) -> Encode:
@@ -202,11 +202,10 @@ AVRO_CONFLUENT = Format(
     _NAME,
     (*schema_registry_settings.options(_NAME), _LEGACY),
     _decoder,
-    _encode,
+    _rows,
     _check,
     registry=_SUBJECT,
     columns=_columns,
     registered=_registered,
-    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro-confluent`."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import kernel
-from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Rows, arrow_type
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
@@ -92,14 +92,14 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return from_avro
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(column: Column, schema: StructType, options: FormatOptions) -> Rows:
     text, as_json, cut = text_of_columns(_NAME, schema, options), _ENCODING.of(options) == "json", to_be_cut(schema)
 
     def to_avro(rows: pa.Array) -> native.Encoded:
         found = encode(rows, parsed(text), b"", cut)
         return _json_of_binary(found, text) if as_json else found
 
-    return call(to_avro, column, schema)
+    return Rows(column, schema, to_avro)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -238,8 +238,7 @@ AVRO = Format(
         ),
     ),
     _decoder,
-    _encode,
+    _rows,
     _check,
-    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Flink's format `avro`."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import Rows, arrow_type
 from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema
@@ -82,7 +82,7 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return from_avro_glue
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions) -> Column:
+def _rows(column: Column, schema: StructType, options: FormatOptions) -> Rows:
     del column, schema, options
     raise ConfigurationError(f"The format '{_NAME}' only reads; write rows with avro-confluent or another format")
 
@@ -213,5 +213,5 @@ def _client(glue: _Glue) -> Any:
         ) from None
 
 
-AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decoder, _encode, _check)
+AVRO_GLUE = Format(_NAME, (_REGION, _ENDPOINT, *_UNUSED, _LEGACY), _decoder, _rows, _check)
 """The format of Flink's AWS connectors for Avro with Glue's schema registry."""

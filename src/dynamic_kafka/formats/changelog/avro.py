@@ -13,12 +13,11 @@ Source: org.apache.flink.formats.avro.registry.confluent.debezium of Flink 2.3.
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Rows, arrow_type
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_avro
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
@@ -48,12 +47,12 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return records.decoder(batch_decoder(settings, reader_text(schema, options), arrow_type(message)))
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(rows: Column, schema: StructType, options: FormatOptions) -> Rows:
     message = DEBEZIUM_RECORD.written(schema)
     settings = schema_registry_settings.settings(_NAME, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
     encoder = batch_encoder(settings, subject, writer_text(schema, options), message)
-    return call(encoder, message_of_rows(DEBEZIUM_RECORD, rows, schema), message)
+    return Rows(message_of_rows(DEBEZIUM_RECORD, rows, schema), message, encoder)
 
 
 def _check(schema: StructType, options: FormatOptions) -> None:
@@ -123,13 +122,12 @@ DEBEZIUM_AVRO_CONFLUENT = Format(
     _NAME,
     schema_registry_settings.options(_NAME),
     _decoder,
-    _encode,
+    _rows,
     _check,
     changelog=True,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=f"{_NAME}.subject",
     columns=_columns,
     registered=_registered,
-    encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `debezium-avro-confluent`."""

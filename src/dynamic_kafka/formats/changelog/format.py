@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
-from dynamic_kafka.formats.arrow import as_numbers
+from dynamic_kafka.formats.arrow import Rows, as_numbers
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
 from dynamic_kafka.formats.format import (
     DELETES,
@@ -40,7 +40,7 @@ from dynamic_kafka.formats.format import (
     FormatOptions,
     Used,
 )
-from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON, json_options, options_named
+from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON, json_options, options_named, rows_of_json
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.options import Option, boolean, non_blank
 
@@ -153,7 +153,7 @@ def _spec(name: str, envelope: Envelope, options: FormatOptions) -> Mapping[str,
 # --- writing ---
 
 
-def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, options: FormatOptions) -> Column:
+def _rows(name: str, envelope: Envelope, rows: Column, schema: StructType, options: FormatOptions) -> Rows:
     if _SCHEMA_INCLUDE.of(options):
         raise InvalidOptionError(
             _SCHEMA_INCLUDE.key,
@@ -161,8 +161,7 @@ def _encode(name: str, envelope: Envelope, rows: Column, schema: StructType, opt
             "false for a table that is written, because messages are written without schema",
         )
     message = message_of_rows(envelope, rows, schema)
-    # With a name, because Spark cannot make one of such a long expression.
-    return JSON.encode(message, envelope.written(schema), json_options(name, options)).alias(name)
+    return rows_of_json(message, envelope.written(schema), json_options(name, options))
 
 
 def message_of_rows(envelope: Envelope, rows: Column, schema: StructType) -> Column:
@@ -199,7 +198,7 @@ def _format(name: str, envelope: Envelope, *own_options: Option[Any]) -> Format:
         name=name,
         options=(*options_named(name, shared), *own_options),
         decoder=partial(_decoder, name, envelope),
-        encode=partial(_encode, name, envelope),
+        rows=partial(_rows, name, envelope),
         own_check=lambda schema, options: JSON.check(schema, json_options(name, options)),
         changelog=True,
         metadata={key: meta.type for key, meta in envelope.metadata.items()},

@@ -13,12 +13,11 @@ Source: io.confluent.connect.protobuf.ProtobufData; org.apache.flink.formats.pro
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Call, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Rows, arrow_type
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
@@ -54,7 +53,7 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return records.decoder(batch_decoder(schema_registry_settings.settings(_NAME, options), message))
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(rows: Column, schema: StructType, options: FormatOptions) -> Rows:
     message = DEBEZIUM_RECORD.written(schema)
     encode = batch_encoder(
         schema_registry_settings.settings(_NAME, options),
@@ -63,7 +62,7 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions, call: Call
         message,
         text=options.get(_SCHEMA),
     )
-    return call(encode, message_of_rows(DEBEZIUM_RECORD, rows, schema), message)
+    return Rows(message_of_rows(DEBEZIUM_RECORD, rows, schema), message, encode)
 
 
 def _written(schema: StructType, options: FormatOptions) -> MessageType:
@@ -105,13 +104,12 @@ DEBEZIUM_PROTOBUF_CONFLUENT = Format(
     _NAME,
     schema_registry_settings.options(_NAME),
     _decoder,
-    _encode,
+    _rows,
     _check,
     changelog=True,
     metadata={key: meta.type for key, meta in DEBEZIUM_RECORD.metadata.items()},
     registry=_SUBJECT,
     columns=_columns,
     registered=_registered,
-    encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Debezium's changes in Protobuf, with Confluent's schema registry."""

@@ -23,11 +23,10 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.expressions import TEMPORAL, has
+from dynamic_kafka.formats.expressions import TEMPORAL
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
-from dynamic_kafka.formats.kernel import decoder, encode
+from dynamic_kafka.formats.kernel import decoder, rows_of
 from dynamic_kafka.options import Option, Parser, boolean, text
-from dynamic_kafka.spark_versions import TimeType
 
 __all__ = ["CSV"]
 
@@ -152,10 +151,6 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return decoder(schema, _spec(options), used)
 
 
-def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    return None if has(schema, (TimeType,)) else _spec(options)
-
-
 CSV = Format(
     "csv",
     (
@@ -170,8 +165,7 @@ CSV = Format(
         _SCIENTIFIC,
     ),
     _decoder,
-    lambda row, schema, options: encode(row, schema, _spec(options)),
+    lambda row, schema, options: rows_of(row, schema, _spec(options)),
     _check,
-    native_encode=_native_encode,
 )
 """Flink's format `csv`."""

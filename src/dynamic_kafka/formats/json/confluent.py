@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import arrow_type, as_numbers
+from dynamic_kafka.formats.arrow import Rows, arrow_type, as_numbers
 from dynamic_kafka.formats.expressions import nullable
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
-from dynamic_kafka.formats.json.format import JSON, encode_json, json_options, options_named, read_spec
+from dynamic_kafka.formats.json.format import JSON, json_options, options_named, read_spec, rows_of_json
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
 from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
@@ -82,7 +82,7 @@ def _plan(settings: RegistrySettings, schema_id: SchemaId, columns: str) -> str:
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
+def _rows(rows: Column, schema: StructType, options: FormatOptions) -> Rows:
     settings, text = schema_registry_settings.settings(_NAME, options), _text(schema, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
     if schema_of_connect(json.loads(text), schema) is not None:
@@ -94,7 +94,7 @@ def _encode(rows: Column, schema: StructType, options: FormatOptions) -> Column:
     def header() -> bytes:
         return id_before(schema_registry.client(settings).register(subject, _TYPE, text))
 
-    return encode_json(rows, schema, json_options(_NAME, options), header)
+    return rows_of_json(rows, schema, json_options(_NAME, options), header)
 
 
 def _text(schema: StructType, options: FormatOptions) -> str:
@@ -131,7 +131,7 @@ JSON_SCHEMA_CONFLUENT = Format(
     _NAME,
     (*schema_registry_settings.options(_NAME), *options_named(_NAME, JSON.options)),
     _decoder,
-    _encode,
+    _rows,
     _check,
     registry=_SUBJECT,
     columns=_columns,

@@ -7,7 +7,7 @@ Source: org.apache.flink.formats.json of Flink 2.3. The differences are in docs/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +24,16 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.arrow import as_numbers
-from dynamic_kafka.formats.expressions import INTERVALS, has, parts, rebuilt
+from dynamic_kafka.formats.arrow import Rows, as_numbers
+from dynamic_kafka.formats.expressions import INTERVALS, parts, rebuilt
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
-from dynamic_kafka.formats.kernel import decoder, encode
+from dynamic_kafka.formats.kernel import decoder, rows_of
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
-from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["IGNORE_PARSE_ERRORS", "JSON", "encode_json", "json_options", "options_named"]
+__all__ = ["IGNORE_PARSE_ERRORS", "JSON", "json_options", "options_named", "rows_of_json"]
 
 _FAIL_ON_MISSING_FIELD = Option(
     "json.fail-on-missing-field",
@@ -130,9 +129,11 @@ def _written_spec(options: FormatOptions) -> dict[str, Any]:
     return {"format": "json", "options": style}
 
 
-def encode_json(row: Column, schema: StructType, options: FormatOptions, header: Callable[[], bytes] = bytes) -> Column:
-    """Return the messages of rows, as `Format.encode` does; `header` is that of `kernel.encode`."""
-    return encode(_without_intervals(row, schema), as_numbers(schema), _written_spec(options), header)
+def rows_of_json(
+    row: Column, schema: StructType, options: FormatOptions, header: Callable[[], bytes] | None = None
+) -> Rows:
+    """Return rows and what encodes them; `header` is that of `kernel.rows_of`."""
+    return rows_of(_without_intervals(row, schema), as_numbers(schema), _written_spec(options), header)
 
 
 def _without_intervals(column: Column, type_: DataType) -> Column:
@@ -146,10 +147,6 @@ def _without_intervals(column: Column, type_: DataType) -> Column:
     return rebuilt(column, type_, INTERVALS, number)
 
 
-def _native_encode(schema: StructType, options: FormatOptions) -> Mapping[str, Any] | None:
-    return None if has(schema, (TimeType, *INTERVALS)) else _written_spec(options)
-
-
 JSON = Format(
     "json",
     (
@@ -161,9 +158,8 @@ JSON = Format(
         *_OTHER_OPTIONS,
     ),
     _decoder,
-    encode_json,
+    rows_of_json,
     _check,
-    native_encode=_native_encode,
 )
 """Flink's format `json`."""
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Call, Encode, arrow_type, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Encode, Rows, arrow_type
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.protobuf.columns import columns_of
@@ -291,13 +291,13 @@ class _Written(NamedTuple):
     files: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(column: Column, schema: StructType, options: FormatOptions) -> Rows:
     settings = schema_registry_settings.settings(_NAME, options)
     subject = schema_registry_settings.subject_of(_NAME, options)
     message = _given_message(options) or message_of_columns(schema, options.get(_MESSAGE, "Row"))
     literal: str = _PROTOBUF.null_literal.of(options)
     function = batch_encoder(settings, subject, message, schema, text=options.get(_SCHEMA), null_literal=literal)
-    return call(function, column, schema)
+    return Rows(column, schema, function)
 
 
 def batch_encoder(
@@ -394,12 +394,11 @@ PROTOBUF_CONFLUENT = Format(
     _NAME,
     _OPTIONS,
     _decoder,
-    _encode,
+    _rows,
     _check,
     registry=_SUBJECT,
     columns=_columns,
     registered=_registered,
     portable=_portable,
-    encode_or_error=functools.partial(_encode, call=encoded_or_error),
 )
 """Protobuf with Confluent's schema registry."""

@@ -16,13 +16,12 @@ Source: org.apache.flink.formats.protobuf of Flink 2.1.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Call, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import Rows
 from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
@@ -124,23 +123,22 @@ def _decoder(schema: StructType, options: FormatOptions, used: Used | None = Non
     return decoder(schema, spec, used)
 
 
-def _encode(column: Column, schema: StructType, options: FormatOptions, call: Call = encoded) -> Column:
+def _rows(column: Column, schema: StructType, options: FormatOptions) -> Rows:
     message = _message(options)
     encode = encoder(message, schema, _OPTIONS.null_literal.of(options))
 
     def to_protobuf(rows: pa.Array) -> Encoded:
         return encode(rows, b"")
 
-    return call(to_protobuf, column, schema)
+    return Rows(column, schema, to_protobuf)
 
 
 PROTOBUF = Format(
     _NAME,
     _OPTIONS,
     _decoder,
-    _encode,
+    _rows,
     _check,
     portable=_portable,
-    encode_or_error=partial(_encode, call=encoded_or_error),
 )
 """Flink's format `protobuf`."""

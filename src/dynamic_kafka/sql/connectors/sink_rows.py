@@ -7,7 +7,6 @@ too; without it, rows are inserted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -16,9 +15,8 @@ from pyspark.sql.types import DataType, DecimalType, StringType, StructField, St
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
-from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.arrow import Rows, encoded, encoded_or_error
 from dynamic_kafka.formats.expressions import TEMPORAL, rebuilt, temporal_text
-from dynamic_kafka.native import encoder
 from dynamic_kafka.sink.records import DEAD_LETTER, ENCODER
 from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -88,17 +86,25 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         rows = rows.withColumn(_FAULT, F.coalesce(F.lit(None).cast("string"), *faults))
     selected, reported = [], []
     for encoding in filter(None, (table.key, table.value)):
-        spec, encode = _spec(table, encoding), encoding.format.encode
         row = _row(encoding, values, kind_column)
+        metadata: dict[str, str] = {}
         if faults is not None:
             row = F.when(F.col(_FAULT).isNull(), row)
-            if spec is None and encoding.format.encode_or_error is not None:
-                encode = encoding.format.encode_or_error
-                reported.append(encoding.name)
-        found = encode(row, encoding.schema, encoding.options) if spec is None else row
+        found = encoding.format.rows(row, encoding.schema, encoding.options)
+        # Spark spreads the rows over tasks by the bytes of their key.
+        needed = encoding is table.key and "sink.parallelism" in table.sink
+        if not isinstance(found, Rows):
+            sent = found
+        elif found.spec is not None and not needed:
+            sent, metadata = found.column, {ENCODER: found.spec}
+        elif faults is None:
+            sent = encoded(found)
+        else:
+            sent = encoded_or_error(found)
+            reported.append(encoding.name)
         if table.upsert and encoding is table.value:
-            found = F.when(~kind_column.isin(*DELETES), found)
-        selected.append(found.alias(encoding.name, metadata={} if spec is None else {ENCODER: spec}))
+            sent = F.when(~kind_column.isin(*DELETES), sent)
+        selected.append(sent.alias(encoding.name, metadata=metadata))
     for column in columns:
         if isinstance(column, MetadataColumn):
             key = METADATA_KEYS[column.key]
@@ -189,22 +195,6 @@ def _not_null(
         "such rows, use COALESCE, or declare the column without NOT NULL"
     )
     return _unless(wrong, F.lit(refusal), value, faults)
-
-
-def _spec(table: KafkaTable, encoding: Encoding) -> str | None:
-    """Return how the sink's tasks encode rows with the native kernel; None if Spark's workers encode them with it."""
-    # Spark spreads the rows over tasks by the bytes of their key.
-    if encoding is table.key and "sink.parallelism" in table.sink:
-        return None
-    found = encoding.format.native_encode(encoding.schema, encoding.options)
-    if found is None:
-        return None
-    spec = json.dumps(found)
-    try:
-        encoder(arrow_type(encoding.schema), spec)
-    except ValueError:
-        return None
-    return spec
 
 
 def _row(encoding: Encoding, values: dict[str, Column], kind: Column) -> Column:

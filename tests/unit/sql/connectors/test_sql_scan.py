@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pyspark.errors import utils
-from tests.unit.sql.connectors.test_sql_sink_rows import OPTIONS, session
 from tests.unit.sql.tables.test_sql_options import table
 
 from dynamic_kafka.formats.expressions import without_call_sites
@@ -17,6 +16,20 @@ from dynamic_kafka.sql.connectors.scan import _check_drift
 from dynamic_kafka.sql.queries.catalog import Catalog
 from dynamic_kafka.sql.session.config import TableConfig
 from dynamic_kafka.sql.tables.table import KafkaTable
+
+OPTIONS = {
+    "connector": "kafka",
+    "topic": "t",
+    "properties.bootstrap.servers": "h:9092",
+    "key.format": "json",
+    "key.fields": "id",
+    "value.format": "json",
+}
+
+
+def session(**conf: str) -> Any:
+    """A Spark session with a setting."""
+    return SimpleNamespace(conf=SimpleNamespace(get=lambda name: conf.get(name.rpartition(".")[2])))
 
 
 def test_a_setting_is_the_idle_timeout_of_tables_without_one() -> None:

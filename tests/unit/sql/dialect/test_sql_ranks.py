@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, TimestampType
 from sqlglot import exp
-from tests.unit.sql.connectors.test_sql_sink_rows import OPTIONS
+from tests.unit.sql.connectors.test_sql_scan import OPTIONS
 from tests.unit.sql.tables.test_sql_options import table
 
 from dynamic_kafka.errors import ConfigurationError, SqlError
