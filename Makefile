@@ -18,6 +18,9 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 # Where scripts/get-observers puts what is not on the PATH.
 export PATH := $(PATH):$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pyspark-dynamic-kafka/observers/bin
 
+# Each process would compile all of its modules anew, for a third of a second; the tests start thousands.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install wheel release-check docs lint format test test-oldest-spark test-kernel fuzz test-slow test-crash test-second-system test-all mutation chaos demo cast changes observe migrate cluster bench clean
 

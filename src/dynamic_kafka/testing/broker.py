@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
 import signal
@@ -25,16 +26,18 @@ from dynamic_kafka.testing.configuration import (
     broker_configuration,
     free_ports,
     is_free,
+    kafka_uuid,
     nodes,
     plain_login_module,
 )
 from dynamic_kafka.testing.helpers import wait_until
-from dynamic_kafka.testing.jars import KAFKA_VERSION, BrokerError, find_java, kafka_classpath
+from dynamic_kafka.testing.jars import KAFKA_VERSION, BrokerError, cached, find_java, kafka_classpath
 
 __all__ = ["BrokerError", "KafkaBroker", "admin_client"]
 
 _PORT_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
+_FEATURES, _CLASSES = "bootstrap.checkpoint", "classes.jsa"
 _STOP_TIMEOUT_S = 20
 _ADMIN_TIMEOUT_S = 15
 _LOG_TAIL_BYTES = 4000
@@ -52,7 +55,7 @@ _SMALL_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 class KafkaBroker:
     """A Kafka cluster of one broker, or one of a `KafkaCluster`, in a child process that never outlives this one.
 
-    It needs Java 17 or newer (`JAVA_HOME` or `PATH`), and Maven once, to fetch Kafka's jars. It starts in about 3 s. The
+    It needs Java 17 or newer (`JAVA_HOME` or `PATH`), and Maven once, to fetch Kafka's jars. It starts in about 2 s. The
     child is killed when this process ends, also when this process is killed by SIGKILL. The object is not thread-safe.
 
     Its listeners are named CLIENT (`bootstrap_servers`), INTERNAL (for the broker itself and this object, always in plain
@@ -295,8 +298,10 @@ class KafkaBroker:
             self._folder = Path(tempfile.mkdtemp(prefix="kafka-broker-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         data, config, log = self._folder / "data", self._folder / "server.properties", self._folder / "broker.log"
-        command = [java, *self._jvm, "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command += [_SHOWN, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
+        arguments = [*self._jvm, "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        arguments += [_SHOWN, "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", classpath]
+        make = functools.partial(_run_storage_tool, java, arguments)
+        template = cached(f"kafka-{self._version}-formatted", make)
         with _locked(self._folder) as lock, log.open("ab") as output:
             configuration = broker_configuration(data, node, sasl_plain=self._sasl_plain)
             config.touch(mode=0o600)  # it may hold passwords
@@ -304,8 +309,9 @@ class KafkaBroker:
             log_start = output.tell()
             try:
                 if not (data / "meta.properties").exists():
-                    _format(command, config, node.cluster_id, output)
-                self._spawn([*command, "kafka.Kafka", str(config)], output, lock)
+                    _format(data, node, template)
+                start = [java, f"-XX:SharedArchiveFile={template / _CLASSES}", *arguments, "kafka.Kafka", str(config)]
+                self._spawn(start, output, lock)
                 self._await_start(node, log, log_start)
             except BrokerError as error:
                 self.kill()
@@ -356,12 +362,35 @@ def _locked(folder: Path) -> IO[bytes]:
     return lock
 
 
-def _format(command: list[str], config: Path, cluster_id: str, output: IO[bytes]) -> None:
-    storage_tool = [*command, "kafka.tools.StorageTool", "format", "--config", str(config)]
-    storage_tool.append(f"--cluster-id={cluster_id}")  # may begin with a dash
-    done = subprocess.run(storage_tool, stdout=output, stderr=output, timeout=_START_TIMEOUT_S, check=False)  # noqa: S603
+def _format(data: Path, node: Node, template: Path) -> None:
+    """Make the folder of a node's data, as Kafka's storage tool makes it; the name of the cluster comes last."""
+    data.mkdir(exist_ok=True)
+    shutil.copy(template / _FEATURES, data)
+    identity = {
+        "version": "1",
+        "cluster.id": node.cluster_id,
+        "node.id": str(node.node_id),
+        "directory.id": kafka_uuid(),
+    }
+    unfinished = data / "meta.properties.new"
+    unfinished.write_text(as_properties(identity), encoding="ascii")
+    unfinished.rename(data / "meta.properties")
+
+
+def _run_storage_tool(java: str, arguments: list[str], scratch: Path) -> Path:
+    """Make a template of formatted folders, and an archive of classes, with which the same Java starts sooner."""
+    data, config = scratch / "data", scratch / "server.properties"
+    (node,) = nodes(1, iter(range(1, 4)))
+    config.write_text(as_properties(broker_configuration(data, node, sasl_plain={})), encoding="ascii")
+    tool = [java, f"-XX:ArchiveClassesAtExit={data / _CLASSES}", *arguments, "kafka.tools.StorageTool", "format"]
+    tool += ["--config", str(config), f"--cluster-id={node.cluster_id}"]
+    done = subprocess.run(  # noqa: S603
+        tool, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_START_TIMEOUT_S, check=False
+    )
     if done.returncode != 0:
-        raise BrokerError(f"The broker's folder {config.parent} could not be formatted; check the broker's properties")
+        tail = done.stdout[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        raise BrokerError(f"Kafka's storage tool failed, so no broker's folder can be formatted:\n{tail}")
+    return data
 
 
 def _await_answer(answer: Future[None], what: str) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "broker_configuration",
     "free_ports",
     "is_free",
+    "kafka_uuid",
     "nodes",
     "plain_login_module",
 ]
@@ -77,9 +78,14 @@ class Node:
 def nodes(count: int, ports: Iterator[int], client: int | None = None) -> list[Node]:
     """Return the nodes of a cluster, numbered from 1; `client` is the first one's port for clients if that is given."""
     taken = [(client or next(ports), next(ports), next(ports)) for client in [client, *[None] * (count - 1)]]
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    cluster_id = kafka_uuid()
     voters = ",".join(f"{i}@{HOST}:{controller}" for i, (_, _, controller) in enumerate(taken, 1))
     return [Node(i, *three, voters, cluster_id) for i, three in enumerate(taken, 1)]
+
+
+def kafka_uuid() -> str:
+    """Return a new id in Kafka's form, which may begin with a dash."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 def broker_configuration(data: Path, node: Node, *, sasl_plain: Mapping[str, str]) -> dict[str, str]:
