@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format, FormatOptions, format_named
-from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.arrow import decoded, encoded
 from dynamic_kafka.formats.evolution import refuse_evolution
 from dynamic_kafka.formats.expressions import decoded_struct, has, let, nullable
 from dynamic_kafka.formats.format import explained
@@ -119,7 +119,7 @@ def to_kafka(
     column = F.col(row) if isinstance(row, str) else row
     names = [*fields.fields, StructField(ROW_KIND, StringType())] if used.changelog else fields.fields
     # With a name, because Spark cannot make one of a struct in such an expression.
-    return used.encode(_by_name(column, StructType(names)), fields, parsed).alias("to_kafka")
+    return encoded(used.rows(_by_name(column, StructType(names)), fields, parsed)).alias("to_kafka")
 
 
 def _by_name(column: Column, type_: DataType) -> Column:

@@ -29,7 +29,7 @@ from dynamic_kafka.rows import COLUMNS
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.schema_registry import SchemaRegistry
 from tests.spark.tables import Topic
-from tests.spark.texts import decode, struct
+from tests.spark.texts import decode, encode, struct
 from tests.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -86,7 +86,7 @@ def test_every_type_comes_back(spark: SparkSession, conf: Any, options: dict[str
     nulls = dict.fromkeys(ROW) | {"i64": 1}
     columns = StructType([StructField("n", LongType()), StructField("r", schema)])
     rows = spark.createDataFrame([(1, ROW), (2, nulls), (3, None)], columns)
-    messages = rows.select("n", AVRO.encode(F.col("r"), schema, options).alias("v"))
+    messages = rows.select("n", encode(AVRO, F.col("r"), schema, options).alias("v"))
     found: dict[int, Any] = dict(messages.select("n", decode(AVRO, F.col("v"), schema, options)).collect())
     assert found[1].asDict() == ROW | {ERROR: None}
     assert found[2].asDict() == nulls | {ERROR: None}
@@ -122,7 +122,7 @@ def test_the_sessions_time_zone_and_arrow_types_change_nothing(
         "SELECT struct(timestamp_millis(1700000000123) ts, TIMESTAMP_NTZ'2020-01-01 00:00:00' ntz, 'é' s, X'00ff' x, "
         "array('p', 'q') a) r"
     )
-    messages = frame.select(AVRO.encode(F.col("r"), schema, {}).alias("v"))
+    messages = frame.select(encode(AVRO, F.col("r"), schema, {}).alias("v"))
     (message,) = messages.collect()
     encoded = io.BytesIO()
     for kind, value in (
@@ -150,7 +150,7 @@ def test_broken_messages_keep_their_places_over_many_batches(spark: SparkSession
     schema = struct("id BIGINT NOT NULL, name STRING")
     frame = spark.range(0, 5000, 1, 3)
     messages = frame.select(
-        "id", AVRO.encode(F.struct("id", F.concat(F.lit("n"), "id").alias("name")), schema, {}).alias("v")
+        "id", encode(AVRO, F.struct("id", F.concat(F.lit("n"), "id").alias("name")), schema, {}).alias("v")
     ).select(
         "id",
         F.when(F.col("id") % 7 == 0, F.expr("substring(v, 1, length(v) - 1)"))
@@ -172,7 +172,7 @@ def test_a_row_that_does_not_fit_fails_the_query_with_its_column(spark: SparkSes
     schema = struct("id BIGINT NOT NULL")
     frame = spark.sql("SELECT struct(CAST(NULL AS BIGINT) id) r")
     with pytest.raises(PythonException, match="A row's column 'id' is null"):
-        frame.select(AVRO.encode(F.col("r"), schema, {})).collect()
+        frame.select(encode(AVRO, F.col("r"), schema, {})).collect()
 
 
 @pytest.mark.broker
@@ -182,7 +182,9 @@ def test_avro_confluent_on_the_workers(spark: SparkSession, cluster_a: KafkaBrok
     with SchemaRegistry() as registry:
         options = {"avro-confluent.url": registry.url, "avro-confluent.subject": "people-value"}
         frame = spark.range(0, 1000, 1, 4).select("id", F.concat(F.lit("n"), "id").alias("name"))
-        messages = frame.select("id", AVRO_CONFLUENT.encode(F.struct("id", "name"), schema, options).alias("v")).cache()
+        messages = frame.select(
+            "id", encode(AVRO_CONFLUENT, F.struct("id", "name"), schema, options).alias("v")
+        ).cache()
         back = messages.select("id", decode(AVRO_CONFLUENT, F.col("v"), schema, options).alias("r"))
         assert back.where(F.expr(f"r.id = id AND r.name = concat('n', id) AND r.{ERROR} IS NULL")).count() == 1000
         assert messages.select(F.substring("v", 1, 5)).distinct().count() == 1
@@ -248,7 +250,7 @@ def _debezium_round_trip(spark: SparkSession, url: str) -> None:
             F.col("id").cast("bigint").alias("id"), F.timestamp_seconds(F.col("s").cast("int")).alias("at"), "row_kind"
         ).alias("r")
     )
-    written = changes.select(DEBEZIUM_AVRO_CONFLUENT.encode(F.col("r"), schema, options).alias("v"))
+    written = changes.select(encode(DEBEZIUM_AVRO_CONFLUENT, F.col("r"), schema, options).alias("v"))
     tombstone = spark.createDataFrame([(None,), (bytearray(),), (bytearray(b"x"),)], "v BINARY")
     decoded = decode(DEBEZIUM_AVRO_CONFLUENT, F.col("v"), schema, options).alias("m")
     found = [row.m for row in written.union(tombstone).select(decoded).collect()]
@@ -269,7 +271,7 @@ def _ids_in_headers(spark: SparkSession, url: str) -> None:
     """The last header with the part's name has the id; a message without one, or with a null, has it before itself."""
     schema = struct("id BIGINT NOT NULL")
     options = {"avro-confluent.url": url, "avro-confluent.subject": "headers-value"}
-    rows = spark.range(1, 2).select(AVRO_CONFLUENT.encode(F.struct("id"), schema, options).alias("v"))
+    rows = spark.range(1, 2).select(encode(AVRO_CONFLUENT, F.struct("id"), schema, options).alias("v"))
     with_prefix = bytes(rows.collect()[0].v)
     prefix, body = with_prefix[:5], with_prefix[5:]
     name = "__value_schema_id"
@@ -295,7 +297,9 @@ def _json_schema_round_trip(spark: SparkSession, url: str) -> None:
     options = {"json-schema-confluent.url": url, "json-schema-confluent.subject": "json-value"}
     row = {"id": 1, "at": dt.datetime(2024, 1, 31, 12), "price": Decimal("1.50")}  # noqa: DTZ001
     rows = spark.createDataFrame([(row,), (None,)], StructType([StructField("r", schema)]))
-    written = [m.v for m in rows.select(JSON_SCHEMA_CONFLUENT.encode(F.col("r"), schema, options).alias("v")).collect()]
+    written = [
+        m.v for m in rows.select(encode(JSON_SCHEMA_CONFLUENT, F.col("r"), schema, options).alias("v")).collect()
+    ]
     assert JSON_SCHEMA_CONFLUENT.columns is not None
     assert JSON_SCHEMA_CONFLUENT.columns(options)[0].simpleString() == "struct<id:bigint,at:string,price:decimal(10,2)>"
     assert (written[0][:1], written[1]) == (b"\0", None)

@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from dynamic_kafka.formats import ERROR, METADATA, ROW_KIND, ROWS, Format
 from dynamic_kafka.formats.changelog.format import CANAL_JSON, DEBEZIUM_JSON, MAXWELL_JSON, OGG_JSON
 from tests.spark.tables import DEBEZIUM
-from tests.spark.texts import Message, damaged, decode, examples, frame, struct
+from tests.spark.texts import Message, damaged, decode, encode, examples, frame, struct
 
 pytestmark = pytest.mark.spark
 
@@ -433,7 +433,7 @@ def encoded(
     table = spark.sql(f"SELECT * FROM VALUES {tuples} AS t({', '.join(schema.names)})").to(schema)
     fields = StructType(schema.fields[1:])
     row = F.struct(*fields.names, ROW_KIND)
-    columns = table.select(*(one.encode(row, fields, parsed(one, options)) for one in found)).collect()
+    columns = table.select(*(encode(one, row, fields, parsed(one, options)) for one in found)).collect()
     return [
         [None if value is None else bytes(value).decode() for value in column] for column in zip(*columns, strict=True)
     ]

@@ -26,6 +26,7 @@ from tests.spark.texts import (
     checked,
     decode,
     decoded,
+    encode,
     examples,
     misfit,
     possible,
@@ -234,6 +235,6 @@ def test_what_is_written_as_csv_is_read(spark: SparkSession) -> None:
     )
     checks = [checked(CSV, "s STRING, i INT, t STRING, a ARRAY<INT>", {**d, "null-literal": null}) for d in DIALECTS]
     df = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", checks[0][0])])).coalesce(1)
-    back = [decode(CSV, CSV.encode(F.col("row"), *check), *check) for check in checks]
+    back = [decode(CSV, encode(CSV, F.col("row"), *check), *check) for check in checks]
     for row, *found in df.select("row", *back).collect():
         assert [tuple(one) for one in found] == [(*row, None)] * len(DIALECTS)

@@ -29,6 +29,7 @@ from tests.spark.texts import (
     checked,
     decode,
     decoded,
+    encode,
     encoded,
     examples,
     frame,
@@ -345,7 +346,7 @@ def test_what_is_written_as_json_is_read(spark: SparkSession) -> None:
     checks = [checked(JSON, ROW, options) for options in WRITING]
     columns = StructType([StructField("row", checks[0][0])])
     df = spark.createDataFrame([(row,) for row in examples(nulls, each=2)], columns).coalesce(1)
-    back = [decode(JSON, JSON.encode(F.col("row"), *check), *check) for check in checks]
+    back = [decode(JSON, encode(JSON, F.col("row"), *check), *check) for check in checks]
     for row, *found in df.select("row", *back).collect():
         for one in found:
             again = one.asDict(recursive=True)
@@ -361,7 +362,7 @@ def test_decimals_have_the_text_that_java_gives_them(spark: SparkSession) -> Non
     n, all_digits = F.struct("n"), Context(prec=50)
     df = spark.createDataFrame([(n,) for n in numbers], "n DECIMAL(38,18)").coalesce(1)
     schema, plain = checked(JSON, "n DECIMAL(38,18)", {"encode.decimal-as-plain-number": "true"})
-    found = df.select("n", JSON.encode(n, schema, {}).alias("short"), JSON.encode(n, schema, plain).alias("plain"))
+    found = df.select("n", encode(JSON, n, schema, {}).alias("short"), encode(JSON, n, schema, plain).alias("plain"))
     for row in found.collect():
         assert bytes(row["short"]).decode() == f'{{"n":{row["n"].normalize(all_digits) if row["n"] else 0}}}'
         assert bytes(row["plain"]).decode() == f'{{"n":{row["n"]:f}}}'

@@ -34,7 +34,7 @@ from dynamic_kafka.formats.protobuf.schemas import parse_schema
 from dynamic_kafka.formats.schema_registry import client
 from dynamic_kafka.formats.schema_registry_settings import settings as registry_settings
 from tests.schema_registry import SchemaRegistry
-from tests.spark.texts import decode, struct
+from tests.spark.texts import decode, encode, struct
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +82,7 @@ def encoded(
     """What is encoded of each row."""
     type_ = struct(table) if isinstance(table, str) else table
     frame = spark.createDataFrame([(row,) for row in rows], StructType([StructField("row", type_)])).coalesce(1)
-    result = found.encode(F.col("row"), type_, named(found, keys(options)))
+    result = encode(found, F.col("row"), type_, named(found, keys(options)))
     return [None if row.v is None else bytes(row.v) for row in frame.select(result.alias("v")).collect()]
 
 
@@ -274,7 +274,7 @@ def test_changes_of_debezium_are_rows(spark: SparkSession, registry: Registry) -
     ]
     rows = "struct<id: bigint, name: string, row_kind: string>"
     given = spark.createDataFrame([((0, None, "+I"),), ((0, None, "-U"),), ((0, "", "+U"),)], f"r {rows}").coalesce(1)
-    written = given.select(changes.encode(F.col("r"), schema, options).alias("v"))
+    written = given.select(encode(changes, F.col("r"), schema, options).alias("v"))
     read = spark.createDataFrame([(m,) for m in messages], "v binary").coalesce(1).union(written)
     found = [row.m for row in read.select(decode(changes, F.col("v"), schema, options).alias("m")).collect()]
     assert [m and m.rows and [(r.row_kind, *r.row) for r in m.rows] for m in found] == [

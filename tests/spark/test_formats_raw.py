@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from dynamic_kafka.formats import ERROR, format_named
-from tests.spark.texts import Message, checked, decode, decoded, encoded, examples, frame
+from tests.spark.texts import Message, checked, decode, decoded, encode, encoded, examples, frame
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def _numbers(spark: SparkSession) -> dict[tuple[str, str], list[Answer]]:
         data.append([(message, (value,)) for message, value in zip(messages, values[type_], strict=True)])
         columns.append(f"c{n} STRUCT<m: BINARY, r: STRUCT<v: {type_}>>")
         check = checked(RAW, f"v {type_}", {"endianness": endianness})
-        answers += [decode(RAW, F.col(f"c{n}.m"), *check), RAW.encode(F.col(f"c{n}.r"), *check)]
+        answers += [decode(RAW, F.col(f"c{n}.m"), *check), encode(RAW, F.col(f"c{n}.r"), *check)]
     df = spark.createDataFrame(list(zip_longest(*data)), ", ".join(columns)).coalesce(1)
     found: dict[tuple[str, str], list[Answer]] = {}
     columns_found = list(zip(*df.select(*answers).collect(), strict=True))
@@ -120,7 +120,7 @@ def test_raw_texts_and_bytes(spark: SparkSession, type_: str) -> None:
     schema, options = checked(RAW, f"v {type_}", {})
     messages: list[Message] = [b"", "ä😀", b"\xff\0", None]
     read = frame(spark, messages).select("i", decode(RAW, F.col("value"), schema, options).alias("d"))
-    rows = read.select(F.col("d")["v"].cast("binary"), RAW.encode(F.col("d"), schema, options)).collect()
+    rows = read.select(F.col("d")["v"].cast("binary"), encode(RAW, F.col("d"), schema, options)).collect()
     assert [tuple(None if v is None else bytes(v) for v in row) for row in rows] == [
         (m.encode() if isinstance(m, str) else m,) * 2 for m in messages
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_kafka.formats.arrow import Rows
+from dynamic_kafka.formats.format import Rows
 from dynamic_kafka.formats.json import format as json_format
 from dynamic_kafka.formats.kernel import rows_of
 from dynamic_kafka.sql import TableEnvironment

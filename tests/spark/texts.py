@@ -97,6 +97,11 @@ def decode(form: Format, column: Column, schema: StructType, options: Mapping[st
     return arrow.decoded(form.decoder(schema, options), decoded_struct(form, nullable(schema)), column)
 
 
+def encode(form: Format, column: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
+    """The messages that a format makes of the rows of a column."""
+    return arrow.encoded(form.rows(column, schema, options))
+
+
 def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict[Message, str | None]]:
     """What the messages of all cases are decoded to, as in `Read`: one query for all of them."""
     messages = [message for *_, expected in cases for message in expected]
@@ -136,7 +141,7 @@ def written(spark: SparkSession, found: Format, cases: Sequence[Written]) -> lis
         schema, values = checked(found, ddl, options)
         given = F.array(*(F.lit(None) if row == "NULL" else struct_of(schema, row) for row in expected))
         rows.append(F.when(F.col("n") == n, given[F.col("at")]).alias(f"r{n}"))
-        messages.append(F.when(F.col("n") == n, found.encode(F.col(f"r{n}"), schema, values)))
+        messages.append(F.when(F.col("n") == n, encode(found, F.col(f"r{n}"), schema, values)))
     columns = {"n": [n for n, _ in numbers], "at": [i for _, i in numbers]}
     with session(spark, timeType_enabled="true"):  # for columns of this type, which our formats do not need
         result = frame(spark, [None] * len(numbers), **columns).select("i", "n", *rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, RowError
 from dynamic_kafka.formats.expressions import INTERVALS, rebuilt, retyped
+from dynamic_kafka.formats.format import Rows
 from dynamic_kafka.native import Encoded
 from dynamic_kafka.spark_versions import TimeType, arrow_udf, takes_values
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MESSAGE_OR_ERROR",
-    "Encode",
-    "Rows",
     "all_messages",
     "arrow_type",
     "as_numbers",
@@ -49,28 +48,8 @@ __all__ = [
     "with_errors",
 ]
 
-Encode = Callable[[pa.Array], Encoded]
-"""Encodes an array of rows."""
-
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
 """The type that `encoded_or_error` returns: a message, or the reason why there is none."""
-
-
-class Rows(NamedTuple):
-    """Rows that become messages.
-
-    Attributes:
-        column: The rows as the encoder takes them.
-        type: The type of the column.
-        encode: Encodes them.
-        spec: How the kernel encodes them by itself, so that the sink's tasks can do it (JSON, `native/encode/src/spec.rs`).
-            None if it takes more than the kernel.
-    """
-
-    column: Column
-    type: DataType
-    encode: Encode
-    spec: str | None = None
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -190,11 +169,13 @@ def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Col
     return arrow_udf(function, result)(*columns)
 
 
-def encoded(rows: Rows) -> Column:
-    """Return a binary column that Spark's workers encode over Arrow batches.
+def encoded(rows: Rows | Column) -> Column:
+    """Return the binary column that `Format.rows` stands for. Spark's workers encode rows over Arrow batches.
 
-    It raises `RowError` for a row that has no message.
+    They raise `RowError` for a row that has no message.
     """
+    if not isinstance(rows, Rows):
+        return rows
     return _of_rows(rows, all_messages, BinaryType())
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
-    from dynamic_kafka.formats.arrow import Rows
     from dynamic_kafka.formats.schema_registry import RegisteredSchema
+    from dynamic_kafka.native import Encoded
 
 __all__ = [
     "COORDINATES",
@@ -37,9 +37,11 @@ __all__ = [
     "UPDATE_AFTER",
     "UPDATE_BEFORE",
     "Decode",
+    "Encode",
     "Format",
     "FormatOptions",
     "MakeDecoder",
+    "Rows",
     "Used",
     "count_part",
     "explained",
@@ -150,6 +152,27 @@ class MakeDecoder(Protocol):
         """Return a decoder of messages with the columns of a schema. `used` is None if all of them are."""
 
 
+Encode = Callable[["pa.Array"], "Encoded"]
+"""Encodes an array of rows."""
+
+
+class Rows(NamedTuple):
+    """Rows that become messages.
+
+    Attributes:
+        column: The rows as the encoder takes them.
+        type: The type of the column.
+        encode: Encodes an array of them.
+        spec: How the kernel encodes them by itself, so that the sink's tasks can do it (JSON, `native/encode/src/spec.rs`).
+            None if it takes more than the kernel.
+    """
+
+    column: Column
+    type: DataType
+    encode: Encode
+    spec: str | None = None
+
+
 def _nothing_to_check(schema: StructType, options: FormatOptions) -> None:
     """Accept any schema and options."""
 
@@ -200,13 +223,3 @@ class Format:
         if ERROR in schema.names:
             raise ConfigurationError(f"A column cannot have the name '{ERROR}', which is reserved. Rename it")
         self.own_check(schema, options)
-
-    def encode(self, column: Column, schema: StructType, options: FormatOptions) -> Column:
-        """Return the messages of rows; a null message for a null row, or by the format's own rules. See `rows`.
-
-        In Spark's workers, it raises `RowError` for a row that has no message.
-        """
-        from dynamic_kafka.formats.arrow import Rows, encoded
-
-        found = self.rows(column, schema, options)
-        return encoded(found) if isinstance(found, Rows) else found

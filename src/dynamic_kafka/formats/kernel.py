@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from dynamic_kafka import native
-from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.expressions import has, nullable
-from dynamic_kafka.formats.format import Decode, Used
+from dynamic_kafka.formats.format import Decode, Rows, Used
 from dynamic_kafka.spark_versions import TimeType
 
 if TYPE_CHECKING:

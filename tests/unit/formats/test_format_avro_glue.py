@@ -135,7 +135,7 @@ def test_it_is_found_by_its_name_and_only_reads() -> None:
     assert {"aws.region", "aws.endpoint", "registry.name", "schema.name"} <= names
     AVRO_GLUE.check(COLUMNS, {})
     with pytest.raises(ConfigurationError, match="only reads"):
-        AVRO_GLUE.encode(None, COLUMNS, {})  # type: ignore[arg-type]
+        AVRO_GLUE.rows(None, COLUMNS, {})  # type: ignore[arg-type]
 
 
 def test_a_batch_is_not_decompressed_as_a_whole_if_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,4 +46,4 @@ def test_nothing_is_written_with_its_schema() -> None:
     with pytest.raises(
         InvalidOptionError, match=r"'debezium-json.schema-include' has the value 'true'; expected false"
     ):
-        DEBEZIUM_JSON.encode(cast("Column", None), StructType(), {"debezium-json.schema-include": True})
+        DEBEZIUM_JSON.rows(cast("Column", None), StructType(), {"debezium-json.schema-include": True})

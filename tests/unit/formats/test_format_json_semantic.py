@@ -216,7 +216,7 @@ def test_a_schema_with_types_that_are_only_read_is_not_written(registry: Registr
         if not written:
             JSON_SCHEMA_CONFLUENT.check(columns, {**options, f"{name}.schema": text})  # reading is fine
             with pytest.raises(ConfigurationError, match=f"Option '{name}.schema': rows cannot be written with it"):
-                JSON_SCHEMA_CONFLUENT.encode(None, columns, {**options, f"{name}.schema": text})  # type: ignore[arg-type]
+                JSON_SCHEMA_CONFLUENT.rows(None, columns, {**options, f"{name}.schema": text})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_an_error_of_a_missing_id_names_the_option_only_if_it_helps() -> None:
 def test_writing_needs_a_subject(name: str) -> None:
     """Reading does not."""
     with pytest.raises(ConfigurationError, match=rf"'{name}\.subject' is missing"):
-        format_named(name).encode(None, COLUMNS, {f"{name}.url": "http://registry:8081"})  # type: ignore[arg-type]
+        format_named(name).rows(None, COLUMNS, {f"{name}.url": "http://registry:8081"})  # type: ignore[arg-type]
 
 
 # --- each format ---------------------------------------------------------------------------------------------------------

@@ -22,14 +22,14 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encode, Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.columns import columns_of, new_fields
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
 from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import NAMESPACE, AvroSchema, parse_schema, to_be_cut
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Encode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, id_before, plans_by_id, words_without_id
 from dynamic_kafka.formats.schema_registry import RegisteredSchema

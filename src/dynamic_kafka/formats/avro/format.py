@@ -18,11 +18,11 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import kernel
-from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.plan import plan_of
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema, schema_text, to_be_cut
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.options import Option, boolean, choice, non_blank
 
 if TYPE_CHECKING:

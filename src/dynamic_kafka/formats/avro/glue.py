@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, MissingDependencyError, RegistryError
-from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.format import checked, legacy_option, parsed, text_of_columns
 from dynamic_kafka.formats.avro.plan import UnreadableError, plan_of, unreadable
 from dynamic_kafka.formats.avro.schemas import AvroSchema, parse_schema
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.schema_ids import SchemaId, plans_by_id
 from dynamic_kafka.formats.schema_registry_settings import without_logins

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.columns import columns_of, only_record
 from dynamic_kafka.formats.avro.confluent import batch_decoder, batch_encoder, registered_avro
 from dynamic_kafka.formats.avro.encoding import plan_of as encoding_plan
@@ -27,7 +27,7 @@ from dynamic_kafka.formats.avro.schemas import AvroSchema, schema_text
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.schema_registry import RegisteredSchema
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from dynamic_kafka.errors import InvalidOptionError
-from dynamic_kafka.formats.arrow import Rows, as_numbers
+from dynamic_kafka.formats.arrow import as_numbers
 from dynamic_kafka.formats.changelog.envelopes import CANAL, DEBEZIUM, MAXWELL, OGG, Envelope
 from dynamic_kafka.formats.format import (
     DELETES,
@@ -38,6 +38,7 @@ from dynamic_kafka.formats.format import (
     Decode,
     Format,
     FormatOptions,
+    Rows,
     Used,
 )
 from dynamic_kafka.formats.json.format import IGNORE_PARSE_ERRORS, JSON, json_options, options_named, rows_of_json

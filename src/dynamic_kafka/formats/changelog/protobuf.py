@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Rows, arrow_type
+from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.changelog import records
 from dynamic_kafka.formats.changelog.envelopes import DEBEZIUM_RECORD, no_envelope
 from dynamic_kafka.formats.changelog.format import message_of_rows
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.confluent import (
     batch_decoder,

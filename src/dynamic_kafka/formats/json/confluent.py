@@ -23,9 +23,9 @@ from pyspark.sql.types import StructType
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Rows, arrow_type, as_numbers
+from dynamic_kafka.formats.arrow import arrow_type, as_numbers
 from dynamic_kafka.formats.expressions import nullable
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.json.format import JSON, json_options, options_named, read_spec, rows_of_json
 from dynamic_kafka.formats.json.schemas import columns_of, schema_of_connect, schema_text
 from dynamic_kafka.formats.kernel import native_decoder

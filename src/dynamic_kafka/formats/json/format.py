@@ -24,9 +24,9 @@ from pyspark.sql.types import (
 )
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError
-from dynamic_kafka.formats.arrow import Rows, as_numbers
+from dynamic_kafka.formats.arrow import as_numbers
 from dynamic_kafka.formats.expressions import INTERVALS, parts, rebuilt
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.kernel import decoder, rows_of
 from dynamic_kafka.options import Option, Parser, boolean, choice, text
 

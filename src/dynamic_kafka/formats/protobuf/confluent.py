@@ -25,8 +25,8 @@ import pyarrow as pa
 from dynamic_kafka import native
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError, RegistryError
 from dynamic_kafka.formats import schema_registry, schema_registry_settings
-from dynamic_kafka.formats.arrow import Encode, Rows, arrow_type
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.arrow import arrow_type
+from dynamic_kafka.formats.format import Decode, Encode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.kernel import native_decoder
 from dynamic_kafka.formats.protobuf.columns import columns_of
 from dynamic_kafka.formats.protobuf.descriptors import (

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from dynamic_kafka.errors import ConfigurationError
-from dynamic_kafka.formats.arrow import Rows
-from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Used
+from dynamic_kafka.formats.format import Decode, Format, FormatOptions, Rows, Used
 from dynamic_kafka.formats.kernel import decoder
 from dynamic_kafka.formats.protobuf.descriptors import (
     MessageType,

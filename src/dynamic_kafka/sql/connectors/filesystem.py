@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import ERROR, Format, FormatOptions, format_named
-from dynamic_kafka.formats.arrow import decoded
+from dynamic_kafka.formats.arrow import decoded, encoded
 from dynamic_kafka.formats.expressions import decoded_struct, named, nullable, once
 from dynamic_kafka.formats.format import explained
 from dynamic_kafka.formats.options import check_unknown, format_options
@@ -167,7 +167,8 @@ def encoded_lines(rows: DataFrame, table: OtherTable) -> DataFrame:
     if _FORMAT.of(table.options) not in _LINES:
         return rows.select(*(named(name) for name in schema.names), *folders)
     form, options = _format(table)
-    line = form.encode(F.struct(*(named(name) for name in schema.names)), schema, options).cast("string")
+    row = F.struct(*(named(name) for name in schema.names))
+    line = encoded(form.rows(row, schema, options)).cast("string")
     refusal = (
         f"A row of table {table.name} has a line break, which ends a line of {form.name}. Use 'format' = 'parquet'"
     )

@@ -15,8 +15,9 @@ from pyspark.sql.types import DataType, DecimalType, StringType, StructField, St
 
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.formats import DELETES, INSERT, ROW_KIND, ROW_KINDS
-from dynamic_kafka.formats.arrow import Rows, encoded, encoded_or_error
+from dynamic_kafka.formats.arrow import encoded, encoded_or_error
 from dynamic_kafka.formats.expressions import TEMPORAL, rebuilt, temporal_text
+from dynamic_kafka.formats.format import Rows
 from dynamic_kafka.sink.records import DEAD_LETTER, ENCODER
 from dynamic_kafka.sql.connectors.all import Table
 from dynamic_kafka.sql.connectors.table import OtherTable
@@ -93,15 +94,13 @@ def to_sink_rows(query: DataFrame, table: KafkaTable, names: Sequence[str] | Non
         found = encoding.format.rows(row, encoding.schema, encoding.options)
         # Spark spreads the rows over tasks by the bytes of their key.
         needed = encoding is table.key and "sink.parallelism" in table.sink
-        if not isinstance(found, Rows):
-            sent = found
-        elif found.spec is not None and not needed:
+        if isinstance(found, Rows) and found.spec is not None and not needed:
             sent, metadata = found.column, {ENCODER: found.spec}
-        elif faults is None:
-            sent = encoded(found)
-        else:
+        elif isinstance(found, Rows) and faults is not None:
             sent = encoded_or_error(found)
             reported.append(encoding.name)
+        else:
+            sent = encoded(found)
         if table.upsert and encoding is table.value:
             sent = F.when(~kind_column.isin(*DELETES), sent)
         selected.append(sent.alias(encoding.name, metadata=metadata))
