@@ -98,8 +98,8 @@ def decode(form: Format, column: Column, schema: StructType, options: Mapping[st
 
 
 def encode(form: Format, column: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
-    """The messages that a format makes of the rows of a column."""
-    return arrow.encoded(form.rows(column, schema, options))
+    """The messages that a format makes of the rows of a column; with a name, because Spark cannot make one of so much."""
+    return arrow.encoded(form.rows(column, schema, options)).alias("messages")
 
 
 def read(spark: SparkSession, found: Format, cases: Sequence[Read]) -> list[dict[Message, str | None]]:
