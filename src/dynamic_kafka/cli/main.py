@@ -13,20 +13,21 @@ import json
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
 from dynamic_kafka.cli import archive, doctor, tail
 from dynamic_kafka.cli.lag import command as lag
 from dynamic_kafka.cli.offsets import command as offsets
-from dynamic_kafka.cli.output import complain, warn
+from dynamic_kafka.cli.output import complain, printable_lines, warn
 from dynamic_kafka.cli.sql import command as sql
 from dynamic_kafka.cli.streams import command as streams
 from dynamic_kafka.cli.transactions import command as transactions
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError
 
 __all__ = ["FAILED", "OK", "USAGE", "main"]
+
+_log = logging.getLogger(__name__)
 
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: success (also if there was nothing to do), failure, wrong usage."""
@@ -61,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help")
     log, handler = logging.getLogger("dynamic_kafka"), logging.NullHandler()
     if args.debug:
-        logging.basicConfig(format="%(asctime)s %(name)s %(message)s")
+        shown = logging.StreamHandler()
+        shown.setFormatter(_Escaped("%(asctime)s %(name)s %(message)s"))
+        logging.basicConfig(handlers=[shown])
         log.setLevel(logging.DEBUG)
     elif getattr(args, "show_warnings", False):
         handler = _Warnings(logging.WARNING)
@@ -95,6 +98,13 @@ class _Warnings(logging.NullHandler):
         return True
 
 
+class _Escaped(logging.Formatter):
+    """Escapes what other programs have written, also in the errors of a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
+
+
 def _run(args: argparse.Namespace) -> int:
     try:
         code: int = args.run(args)
@@ -105,8 +115,7 @@ def _run(args: argparse.Namespace) -> int:
         # Commands word their own errors of files, so this one is about the output.
         if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:
             return _without_output(error)
-        if args.debug:
-            traceback.print_exc()
+        _log.debug("The command fails", exc_info=True)
         known = isinstance(error, DynamicKafkaError)
         text = str(error) if isinstance(error, SqlError) else str(error).partition("\n")[0]
         if isinstance(error, ModuleNotFoundError) and error.name == "pyspark":

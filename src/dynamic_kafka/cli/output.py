@@ -24,6 +24,7 @@ __all__ = [
     "json_text",
     "now_ms",
     "printable_json",
+    "printable_lines",
     "show_details",
     "show_json",
     "show_line",
@@ -70,8 +71,7 @@ def warn(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write an error to standard error. It may have several lines."""
-    lines = [_printable(line) for line in text.split("\n")]
-    sys.stderr.write("dynamic-kafka: error: " + "\n".join(lines) + "\n")
+    sys.stderr.write(f"dynamic-kafka: error: {printable_lines(text)}\n")
 
 
 def show_table(rows: Sequence[Mapping[str, object]]) -> None:
@@ -172,6 +172,11 @@ def duration(milliseconds: int) -> str:
 
 def _cell(value: object) -> str:
     return "-" if value is None else str(value)
+
+
+def printable_lines(text: str) -> str:
+    """Escape what could control this terminal in lines."""
+    return "\n".join(map(_printable, text.split("\n")))
 
 
 def _printable(text: str) -> str:

@@ -656,12 +656,13 @@ def test_errors_are_one_line(cluster: Cluster, run: Run) -> None:
 
 
 def test_debug_shows_the_traceback() -> None:
-    """In a process of its own, as it changes logging."""
-    command = [sys.executable, "-m", "dynamic_kafka", "transactions", "list", "--prefix", "p", "--debug"]
+    """In a process of its own, as it changes logging. What others have written cannot command the terminal."""
+    command = [sys.executable, "-m", "dynamic_kafka", "archive", "verify", "/nowhere/h\x1b[2J", "--debug"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert done.returncode != 0
     assert "Traceback" in done.stderr
-    assert done.stderr.rstrip().endswith("add --bootstrap-servers host:port")
+    assert "\\x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_ids_cannot_command_the_terminal(cluster: Cluster, run: Run) -> None:
