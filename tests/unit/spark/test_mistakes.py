@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from dynamic_kafka.errors import ConfigurationError
+from dynamic_kafka.spark import datasource
 from dynamic_kafka.spark.datasource import DynamicKafkaDataSource
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
@@ -122,3 +123,17 @@ def test_names_are_right_in_any_case() -> None:
     """Spark passes them on in lower case."""
     shouted = {name.upper(): value for name, value in (READ | {"startingOffsets": "EARLIEST"}).items()}
     assert DynamicKafkaDataSource(shouted).schema().names[:2] == ["key", "value"]
+
+
+@pytest.mark.parametrize("options", [{"maxOffsetsPerTrigger": "5"}, {"minOffsetsPerTrigger": "5"}, {}])
+@pytest.mark.parametrize("tells", [True, False])
+def test_limits_are_warned_of_where_spark_does_not_tell_the_trigger(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, options: dict[str, str], *, tells: bool
+) -> None:
+    """Spark 4.0 and 4.1 end a query with AvailableNow after one batch, so limits leave records unread."""
+    monkeypatch.setattr(datasource, "has_admission_control", lambda: tells)
+    with caplog.at_level(logging.WARNING):
+        DynamicKafkaDataSource(READ | options).streamReader(ROWS)
+    assert ("with Trigger.AvailableNow and Trigger.Once the query ends after one batch" in caplog.text) == (
+        bool(options) and not tells
+    )
