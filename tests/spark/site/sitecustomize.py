@@ -6,6 +6,7 @@ forked import what each worker needs of others, such as pyarrow, once.
 """
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]
@@ -14,4 +15,5 @@ for path in [path for path in sys.path_importer_cache if path.endswith((".zip", 
 
 if "pyspark.daemon" in sys.orig_argv:
     for module in ("pandas", "pyarrow.compute", sys.orig_argv[-1]):
-        import_module(module)
+        with suppress(ImportError):  # the worker itself says what it lacks
+            import_module(module)
