@@ -11,7 +11,7 @@ KNOWN = Known(
     tables={"orders": ["id", "customer", "amount", "ts"], "Users": ["id", "name"]},
     options=table_options,
     settings={"execution.runtime-mode": ("streaming", "batch"), "pipeline.name": ()},
-    functions=["COALESCE", "COUNT"],
+    functions=["COALESCE", "COUNT", "CURRENT_DATE"],
     jobs=["orders-copy"],
 )
 WITH = "CREATE TABLE t (id INT) WITH ("
@@ -62,6 +62,9 @@ def shown(text: str, after: str = "") -> list[str]:
         ("SELECT 1 /* a remark", []),
         (r"SELECT U&'\zz' ", []),
         ("SELECT id FROM t WHERE id > 1", []),
+        ("SELECT * FROM TABLE(CUM", ["CUMULATE(TABLE"]),
+        ("SELECT current_d", ["current_date"]),
+        ("SELECT * FROM orders FO", ["FOR SYSTEM_TIME AS OF"]),
         ("CREATE TABLE t (id ", ["STRING", "BIGINT"]),
         ("CREATE TABLE t (id BI", ["BIGINT"]),
         ("CREATE TABLE t (id BIGINT met", ["metadata from", "metadata virtual"]),
@@ -74,6 +77,13 @@ def test_what_comes_next(text: str, expected: list[str]) -> None:
     assert shown(text)[: len(expected)] == expected
     if not expected:
         assert shown(text) == []
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM ord", "SELECT * FROM `ord", "SELECT * FROM t, ord"])
+def test_a_name_that_is_no_word_is_in_backticks(text: str) -> None:
+    """Those that the user has typed count, and those within the name are doubled."""
+    found = candidates(text, Known(tables={"order `items`": []}))[0]
+    assert text[: found.start] + found.text == text.rpartition("ord")[0].rstrip("`") + "`order ``items```"
 
 
 def test_columns_are_those_of_the_tables_in_the_query() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -63,9 +64,11 @@ _QUERY = (
     *("SELECT", "DISTINCT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN"),
     *("RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "ON", "AS", "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "LIKE"),
     *("BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "UNION ALL", "DESC", "ASC", "INTERVAL", "CAST("),
-    *("EXTRACT(", "TUMBLE(TABLE", "HOP(TABLE", "SESSION(TABLE", "DESCRIPTOR(", "SECOND", "MINUTE", "HOUR", "DAY"),
-    *("TRUE", "FALSE", "NULL", "TIMESTAMP", "DATE", "UNNEST(", "TABLE("),
+    *("EXTRACT(", "TUMBLE(TABLE", "HOP(TABLE", "CUMULATE(TABLE", "SESSION(TABLE", "DESCRIPTOR(", "SECOND", "MINUTE"),
+    *("HOUR", "DAY", "TRUE", "FALSE", "NULL", "TIMESTAMP", "DATE", "UNNEST(", "TABLE(", "FOR SYSTEM_TIME AS OF"),
 )
+_WITHOUT_PARENTHESES = ("CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP")
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TYPES = (
     *("STRING", "BIGINT", "INT", "DOUBLE", "FLOAT", "BOOLEAN", "DECIMAL(", "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"),
     *("BYTES", "SMALLINT", "TINYINT", "VARCHAR(", "CHAR(", "ARRAY<", "MAP<", "ROW<"),
@@ -88,6 +91,9 @@ def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
     tokens = _last_statement(tokens)
     if place < len(extended):
         values, wrap = _in_string(tokens, known) if text[place] == "'" else ((), "")
+        if text[place] == "`":
+            values = [name.replace("`", "``") for name in [*_columns(tokens, known, after), *known.tables]]
+            wrap = "`"
         return _matching(values, text[place + 1 :], place=place + 1, wrap=wrap)
     if not tokens or tokens[-1].end <= len(text) or tokens[-1].kind != "word":  # in a comment or a number
         return []
@@ -170,20 +176,20 @@ def _words(tokens: Sequence[Token], known: Known, typed: str, after: str) -> Ite
     if last in _AFTER and (len(tokens) == 1 or first not in ("SHOW", "DROP", "STOP") or last == "TEMPORARY"):
         return _AFTER[last]
     if last in _BEFORE_TABLE or (last == "EXISTS" and first == "DROP"):
-        return known.tables
+        return map(_quoted, known.tables)
     if first in ("DROP", "DESCRIBE", "DESC", "SHOW", "STOP", "SET", "RESET"):
         return ("IF EXISTS",) if first == "DROP" else ()
     if first == "CREATE" and "VIEW" not in [token.word for token in tokens[:3]]:
         return _words_of_table(tokens, last, typed)
     if last == ".":
-        return _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else "")
-    columns = _columns(tokens, known, after)
+        return map(_quoted, _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else ""))
+    columns = [*map(_quoted, _columns(tokens, known, after))]
     if not typed:
         return columns if last in _BEFORE_COLUMN else ()
     return [
         *columns,
-        *known.tables,
-        *_cased(typed, [*_QUERY, *(f"{name}(" for name in known.functions), *_OF_STATEMENT]),
+        *map(_quoted, known.tables),
+        *_cased(typed, [*_QUERY, *map(_called, known.functions), *_OF_STATEMENT]),
     ]
 
 
@@ -217,6 +223,15 @@ def _columns(tokens: Sequence[Token], known: Known, after: str, only: str = "") 
     return list(dict.fromkeys(name for columns in (read or tables).values() for name in columns))
 
 
+def _called(function: str) -> str:
+    return function if function in _WITHOUT_PARENTHESES else f"{function}("
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a table or column as a statement has it."""
+    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
 def _cased(typed: str, words: Iterable[str]) -> list[str]:
     """Return keywords in the case that the user writes them in."""
     return [word.lower() if typed and typed == typed.lower() else word for word in words]
@@ -228,5 +243,5 @@ def _matching(words: Iterable[str], typed: str, *, place: int, wrap: str = "") -
     return [
         Candidate(f"{word}{wrap}", place, word)
         for word in dict.fromkeys(words)
-        if word.lower().startswith(lower) and (word.lower() != lower or wrap)
+        if word.lower().lstrip("`").startswith(lower) and (word.lower() != lower or wrap)
     ]
