@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from dynamic_kafka.kafka.transactions.client import PENDING, TransactionClient, TransactionState
 from dynamic_kafka.sink.transactional_ids import belongs_to
-from dynamic_kafka.testing import KafkaBroker, KafkaCluster
+from dynamic_kafka.testing import KafkaBroker, KafkaCluster, wait_until
 
 SECURED_USERS = {
     "admin": "a-secret",
@@ -111,7 +111,8 @@ def to_the_end(servers: str, partitions: Iterable[TopicPartition], **config: obj
 
 
 def committed(broker: KafkaBroker | KafkaCluster, topic: str, partitions: int = 1) -> list[str]:
-    """The values that read_committed shows, up to the end of the log; waits until no transaction is open there."""
+    """The values that read_committed shows, up to the first open transaction; waits for those that are ending."""
+    wait_until(lambda: not ending(broker), 20, "the ends of transactions")
     parts = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
     return [(message.value() or b"").decode() for message in to_the_end(broker.bootstrap_servers, parts)]
 
@@ -134,6 +135,14 @@ def transactions(broker: KafkaBroker | KafkaCluster, prefix: str) -> dict[str, T
 def open_transactions(broker: KafkaBroker | KafkaCluster, prefix: str) -> list[str]:
     """Those of them with a transaction that is open, or is ending."""
     return sorted(name for name, state in transactions(broker, prefix).items() if state in PENDING)
+
+
+def ending(broker: KafkaBroker | KafkaCluster) -> list[str]:
+    """All transactions whose end is decided, and not all of their partitions know of it yet."""
+    with closing(TransactionClient("c", broker.client_properties(), timeout_ms=20_000)) as client:
+        return [
+            name for name, state in client.list_all().items() if state in PENDING and state != TransactionState.ONGOING
+        ]
 
 
 def grant(
