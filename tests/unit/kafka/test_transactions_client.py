@@ -327,13 +327,13 @@ def test_what_brokers_do_with_late_records(
 def test_servers_are_tried_in_turn(cluster: Cluster) -> None:
     """Each may take its share of the time, and the last error is told."""
     servers = ["broker-1", "broker-2", "broker-3"]
-    client = TransactionClient("c", {"bootstrap.servers": ",".join(servers)}, timeout_ms=300)
+    client = TransactionClient("c", {"bootstrap.servers": ",".join(servers)}, timeout_ms=3000)
     cluster.refusing = {(server, 9092) for server in servers}
     begin = time.monotonic()
     with pytest.raises(ClusterUnavailableError, match=r"does not answer .*Connection refused; check"):
         client.list_open()
     first, second, third = (deadline - begin for deadline in cluster.deadlines[:3])
-    assert 0.05 < first < second < third < 0.4
+    assert 0.5 < first < second < third < 4
     cluster.refusing = {("broker-2", 9092), ("broker-3", 9092)}
     assert client.describe(["a"])["a"] is not None
 
