@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -22,7 +23,7 @@ from dynamic_kafka.formats.arrow import arrow_type
 from dynamic_kafka.formats.avro.encoding import encode
 from dynamic_kafka.formats.avro.format import AVRO
 from dynamic_kafka.formats.avro.schemas import parse_schema, schema_text
-from dynamic_kafka.native import encoder
+from dynamic_kafka.formats.json.format import rows_of_json
 from dynamic_kafka.testing import KafkaBroker
 
 __all__ = ["avro_decoding", "encoding", "json_decoding"]
@@ -112,10 +113,11 @@ def encoding(count: int, tell: Tell) -> Iterator[Result]:
     """Measure case (o): the rows of case (h) to messages on one core, in batches of the size that Spark uses."""
     rows = pa.array((_row(i) for i in range(_AVRO_RECORDS)), arrow_type(_ROWS))
     batches = [rows.slice(start, _BATCH) for start in range(0, len(rows), _BATCH)]
-    to_json = encoder(rows.type, '{"format": "json", "options": {"separator": " "}}')
+    no_column: Any = None  # Spark's, which an encoder does not need
+    to_json = rows_of_json(no_column, _ROWS, {}).encode
     avro = parse_schema(schema_text(_ROWS, legacy_timestamps=True))
     encoders: dict[str, Callable[[pa.StructArray], object]] = {
-        "JSON": lambda batch: to_json(batch, b""),
+        "JSON": to_json,
         "Avro": lambda batch: encode(batch, avro),
     }
     found: dict[str, list[float]] = {name: [] for name in encoders}

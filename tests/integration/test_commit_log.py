@@ -354,9 +354,8 @@ def test_a_broker_that_falls_silent(
     """Reading and appending are errors within their time, never an empty log; when it is back, both work again."""
     name = topic()
     monkeypatch.setattr(module, "_APPEND_S", 1.5)
-    log = connect(
-        mortal, name
-    )  # patient at first: a broker that has just restarted needs seconds for its first producer
+    # Patient at first: a broker that has just restarted needs seconds for its first producer.
+    log = connect(mortal, name)
     log.append(after(log.read(), "a"))
     head = log.read()
     log.topic.timeout_s = 1.5

@@ -175,7 +175,7 @@ def _cell(value: object) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Escape what could control this terminal in lines."""
+    """Escape the control characters in each line of a text."""
     return "\n".join(map(_printable, text.split("\n")))
 
 

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 MESSAGE_OR_ERROR = StructType([StructField("message", BinaryType()), StructField("error", StringType())])
-"""The type that `encoded_or_error` returns: a message, or the reason why there is none."""
+"""The type of the column of `encoded_or_error`. One of the two fields is null; both are for a row without a message."""
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -170,7 +170,7 @@ def evaluated(function: Callable[..., pa.Array], result: DataType, *columns: Col
 
 
 def encoded(rows: Rows | Column) -> Column:
-    """Return the binary column that `Format.rows` stands for. Spark's workers encode rows over Arrow batches.
+    """Return the messages of what `Format.rows` returns. Spark's workers encode rows over Arrow batches.
 
     They raise `RowError` for a row that has no message.
     """

@@ -37,10 +37,10 @@ __all__ = ["BrokerError", "KafkaBroker", "admin_client"]
 
 _PORT_ATTEMPTS = 5
 _START_TIMEOUT_S = 60
-_FEATURES, _CLASSES = "bootstrap.checkpoint", "classes.jsa"
 _STOP_TIMEOUT_S = 20
 _ADMIN_TIMEOUT_S = 15
 _LOG_TAIL_BYTES = 4000
+_FEATURES, _CLASSES = "bootstrap.checkpoint", "classes.jsa"  # files of the template of a folder
 
 # The broker's own word that all its listeners are open and that the controllers let clients in: Kafka's
 # KafkaBroker.STARTED_MESSAGE. A connection to its ports proves less: another process may hold one of them, and Kafka

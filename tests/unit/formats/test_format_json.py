@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from pyspark.sql.types import IntegerType, MapType, StringType, StructType
+from pyspark.sql.types import DataType, IntegerType, MapType, StringType, StructType
 
 from dynamic_kafka.errors import ConfigurationError, ConflictingOptionsError, InvalidOptionError
+from dynamic_kafka.formats import format_named
+from dynamic_kafka.formats.format import Rows
 from dynamic_kafka.formats.json.format import JSON
 from dynamic_kafka.options import parse_options
+from dynamic_kafka.spark_versions import TimeType
 
 
 @pytest.mark.parametrize(
@@ -40,3 +45,13 @@ def test_keys_of_maps_are_texts() -> None:
         with pytest.raises(ConfigurationError, match="Column 'm' has a map with keys of the type int"):
             JSON.check(StructType().add("a", IntegerType()).add("m", nested), {})
     JSON.check(StructType().add("m", MapType(StringType(), IntegerType())), {})
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "avro"])
+@pytest.mark.parametrize("type_", [StringType(), TimeType(3)])
+def test_the_kernel_alone_encodes_json_and_csv_without_times_of_a_day(name: str, type_: DataType) -> None:
+    """So the sink's tasks can do it. A TIME's precision is not in its Arrow type."""
+    no_column: Any = None
+    found = format_named(name).rows(no_column, StructType().add("c", type_), {})
+    assert isinstance(found, Rows)
+    assert (found.spec is not None) == (name != "avro" and isinstance(type_, StringType))

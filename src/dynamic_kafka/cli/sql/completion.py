@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.sql.parser.lexer import Token, scan
 
 __all__ = ["Candidate", "Known", "candidates"]
@@ -92,7 +93,7 @@ def candidates(text: str, known: Known, after: str = "") -> list[Candidate]:
     if place < len(extended):
         values, wrap = _in_string(tokens, known) if text[place] == "'" else ((), "")
         if text[place] == "`":
-            values = [name.replace("`", "``") for name in [*_columns(tokens, known, after), *known.tables]]
+            values = [quoted(name)[1:-1] for name in [*_columns(tokens, known, after), *known.tables]]
             wrap = "`"
         return _matching(values, text[place + 1 :], place=place + 1, wrap=wrap)
     if not tokens or tokens[-1].end <= len(text) or tokens[-1].kind != "word":  # in a comment or a number
@@ -176,19 +177,19 @@ def _words(tokens: Sequence[Token], known: Known, typed: str, after: str) -> Ite
     if last in _AFTER and (len(tokens) == 1 or first not in ("SHOW", "DROP", "STOP") or last == "TEMPORARY"):
         return _AFTER[last]
     if last in _BEFORE_TABLE or (last == "EXISTS" and first == "DROP"):
-        return map(_quoted, known.tables)
+        return map(_named, known.tables)
     if first in ("DROP", "DESCRIBE", "DESC", "SHOW", "STOP", "SET", "RESET"):
         return ("IF EXISTS",) if first == "DROP" else ()
     if first == "CREATE" and "VIEW" not in [token.word for token in tokens[:3]]:
         return _words_of_table(tokens, last, typed)
     if last == ".":
-        return map(_quoted, _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else ""))
-    columns = [*map(_quoted, _columns(tokens, known, after))]
+        return map(_named, _columns(tokens, known, after, only=tokens[-2].text if len(tokens) > 1 else ""))
+    columns = [*map(_named, _columns(tokens, known, after))]
     if not typed:
         return columns if last in _BEFORE_COLUMN else ()
     return [
         *columns,
-        *map(_quoted, known.tables),
+        *map(_named, known.tables),
         *_cased(typed, [*_QUERY, *map(_called, known.functions), *_OF_STATEMENT]),
     ]
 
@@ -227,9 +228,9 @@ def _called(function: str) -> str:
     return function if function in _WITHOUT_PARENTHESES else f"{function}("
 
 
-def _quoted(name: str) -> str:
+def _named(name: str) -> str:
     """Return the name of a table or column as a statement has it."""
-    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 def _cased(typed: str, words: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.errors import ConfigurationError, InvalidOptionError
+from dynamic_kafka.formats.expressions import quoted
 from dynamic_kafka.options import Option, option_names
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def known_to(environment: TableEnvironment, jobs: Sequence[str] = ()) -> Known:
 
 def _columns(environment: TableEnvironment, name: str) -> list[str]:
     with suppress(Exception):  # a view of a table that is gone
-        return [row[0] for row in environment.execute_sql(f"DESCRIBE `{name.replace('`', '``')}`").collect()]
+        return [row[0] for row in environment.execute_sql(f"DESCRIBE {quoted(name)}").collect()]
     return []
 
 
