@@ -264,6 +264,13 @@ def test_importing_the_package_alone_does_not_import_pyspark() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_the_command_line_starts_without_pyspark() -> None:
+    """A command that asks Kafka alone runs where Spark is not installed, and does not wait for its modules."""
+    code = "import sys, dynamic_kafka.cli.main; print({'pyspark', 'sqlglot', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_importing_what_reads_does_not_import_pandas() -> None:
     """Each new worker of Spark imports it before its first record, and pandas takes 120 ms."""
     code = "import sys, dynamic_kafka.source.executor.reader; print('pandas' in sys.modules)"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from dynamic_kafka.cli.connection import add_command, read_text
 from dynamic_kafka.cli.output import show_line
 from dynamic_kafka.cli.sql.jobs import Job, summary, warn_of_bad_messages
-from dynamic_kafka.cli.sql.prompt import prompt
 from dynamic_kafka.cli.sql.results import OUTPUTS, run_statement
 from dynamic_kafka.cli.sql.session import calls_to_spark, errors_of_java, start_environment
 from dynamic_kafka.cli.sql.status import status_while
@@ -84,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
         environment = start_environment(args.master, remote, args.conf, debug=args.debug)
     with errors_of_java():
         if text is None:
+            from dynamic_kafka.cli.sql.prompt import prompt
+
             return prompt(environment, args.output)
         _run_all(environment, text, statements, args.output)
     return 0

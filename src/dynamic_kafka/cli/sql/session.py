@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, MissingDependencyError
-from dynamic_kafka.spark.stop_finished import java_has_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,6 +175,8 @@ def errors_of_java() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        from dynamic_kafka.spark.stop_finished import java_has_ended
+
         if isinstance(error, DynamicKafkaError) or not java_has_ended():
             raise
         raise DynamicKafkaError(
