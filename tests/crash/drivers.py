@@ -21,6 +21,11 @@ DRIVER_S = 200.0
 """How long a driver may take for anything, on a machine that does much else."""
 
 
+def crashes(number: int) -> int:
+    """How often a test kills its driver: so often, or as the variable `CRASHES` says."""
+    return int(os.environ.get("CRASHES", number))
+
+
 def environment(*paths: Path, **variables: str) -> dict[str, str]:
     """The environment of drivers, and of the clusters they run on.
 

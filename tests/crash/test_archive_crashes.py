@@ -15,14 +15,12 @@ import pytest
 from dynamic_kafka import archive
 from dynamic_kafka.history.archive.log import read_archive
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.drivers import DRIVER_S, NewDriver
+from tests.crash.drivers import DRIVER_S, NewDriver, crashes
 from tests.crash.test_crashes import held, steady_producers
 from tests.engine import MetadataFile, part
 from tests.versions import RUNS_TO_THE_END
 
-pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-
-KILLS = 4
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 def test_a_killed_archive_has_each_record_once(
@@ -54,7 +52,7 @@ def test_a_killed_archive_has_each_record_once(
     module = "tests.crash.archive_driver"
     waiting = driver(module)
     with steady_producers(brokers, name):
-        for _ in range(KILLS):
+        for _ in range(crashes(4)):
             running, waiting = waiting.run(job), driver(module)
             before = batches()
             wait_until(lambda before=before: batches() > before, DRIVER_S, "a batch")  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -17,11 +18,11 @@ from dynamic_kafka.testing import KafkaBroker, produce, wait_until
 from tests.brokers import repeating
 from tests.chaos.query import kill_one, processes_below
 from tests.crash.driver import recorded
-from tests.crash.drivers import DRIVER_S, Driver, NewDriver, environment
+from tests.crash.drivers import DRIVER_S, Driver, NewDriver, crashes, environment
 from tests.crash.standalone import StandaloneCluster
 from tests.engine import MetadataFile, part
 
-pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 Topic = Callable[..., str]
 
@@ -85,10 +86,10 @@ def test_killed_drivers_lose_and_repeat_nothing(
     file.write(s={c: parts[c] for c in "ab"})
     job["options"] = file.options(startingOffsets="earliest", maxOffsetsPerTrigger="100")
     sink = Path(job["sink"])
-    changes = ["abc", "ab", "abc", "bc", "abc"]
+    changes = itertools.cycle(["abc", "ab", "abc", "bc", "abc"])
     waiting = driver()
     with steady_producers(brokers, name):
-        for clusters in changes:
+        for clusters in itertools.islice(changes, crashes(5)):
             running, waiting = waiting.run(job), driver()
             before = batches_in(sink)
             wait_for_batches(sink, before + 1)

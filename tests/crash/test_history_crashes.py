@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -12,14 +11,14 @@ from typing import Any
 import pytest
 
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.crash.drivers import NewDriver
+from tests.crash.drivers import NewDriver, crashes
 from tests.crash.test_crashes import batches_in, finish, wait_for_batches
 from tests.engine import read_batch
 from tests.histories import write
 
 pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(3600)]
 
-CRASHES = int(os.environ.get("HISTORY_CRASHES", "5"))
+CRASHES = crashes(5)
 
 
 def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
@@ -30,7 +29,7 @@ def test_drivers_killed_across_the_switch_lose_and_repeat_nothing(
     driver: NewDriver,
     chance: random.Random,
 ) -> None:
-    """Half of the records are in files. Each driver is killed after a few batches, at a random moment; `HISTORY_CRASHES`."""
+    """Half of the records are in files. Each driver is killed after a few batches, at a random moment."""
     name = topic(cluster_a, partitions=3)
     batches = 3 * CRASHES + 6
     rows_of_batch = 20

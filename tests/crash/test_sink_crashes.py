@@ -6,6 +6,7 @@ publish the same. `make chaos` does the same for longer, at random.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -16,12 +17,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from dynamic_kafka.testing import KafkaBroker, wait_until
-from tests.crash.drivers import Driver
+from tests.crash.drivers import Driver, crashes
 from tests.crash.sink_world import TASK_POINTS, World
 
 NewWorld = Callable[..., World]
 
-pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(name="world_of")
@@ -57,11 +58,13 @@ def time_out(world: World, driver: Driver, point: str) -> None:
 
 def test_a_driver_is_killed_at_each_step_of_a_commit(brokers: dict[str, KafkaBroker], world_of: NewWorld) -> None:
     """All its processes at once, or the JVM alone; the next driver has another number of tasks, and repeats the batch."""
-    world = world_of(brokers, "steps", drivers=4)
-    world.add(2000)
-    for number, point in enumerate(("decided-before", "end-2", "commit-after")):
+    points = ("decided-before", "end-2", "commit-after")
+    count = crashes(len(points))
+    world = world_of(brokers, "steps", drivers=count + 1)
+    for number, point in enumerate(itertools.islice(itertools.cycle(points), count)):
+        world.add(700)
         world.arm(point)
-        driver = world.start(tasks=1 + number)
+        driver = world.start(tasks=1 + number % 3)
         world.wait_hit(point, driver)
         driver.kill("driver" if number % 2 else "all")
         world.disarm()
