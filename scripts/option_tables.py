@@ -1,12 +1,14 @@
-"""Writes the tables of options.md, sql.md and metrics.md in docs/reference; `--check` says if they are old."""
+"""Writes the generated tables of the pages in docs/reference; `--check` says if they are old."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from dynamic_kafka.cli.main import parser_of_all
 from dynamic_kafka.formats import FORMATS, format_named
 from dynamic_kafka.metadata.factory import METADATA_SERVICE, SERVICE_OPTIONS
 from dynamic_kafka.observe.series import SERIES
@@ -44,6 +46,7 @@ def documents() -> dict[Path, Mapping[str, str]]:
             "options": markdown_table(METRICS_OPTIONS, prefixes={}),
             "series": _series(),
         },
+        ROOT / "docs" / "reference" / "cli.md": {"arguments": _arguments()},
     }
 
 
@@ -54,6 +57,43 @@ def with_tables(text: str, tables: Mapping[str, str]) -> str:
         new = f"{begin}\n{table}\n{end}"
         text = re.sub(f"{begin}.*{end}", new.replace("\\", r"\\"), text, flags=re.DOTALL)
     return text
+
+
+def _arguments() -> str:
+    """One row for each argument and its meaning, with the commands and actions that have it."""
+    actions = dict(_actions(parser_of_all()))
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, parser in actions.items():
+        for argument in parser._actions:
+            if not isinstance(argument, argparse._HelpAction | argparse._SubParsersAction):
+                rows.setdefault((_form(argument), argument.help or ""), []).append(name)
+    lines = ["| argument | commands | meaning |", "|---|---|---|"]
+    for (form, meaning), names in sorted(rows.items(), key=lambda row: row[0][0].lstrip("-").lower()):
+        commands = {name.partition(" ")[0] for name in names}
+        whole = {c for c in commands if all(name in names for name in actions if name.partition(" ")[0] == c)}
+        shown = dict.fromkeys(c if (c := name.partition(" ")[0]) in whole else name for name in names)
+        every = len(names) == len(actions)
+        where = "all" if every else ", ".join(f"`{name}`" for name in shown)
+        lines.append(f"| `{form}` | {where} | {meaning} |")
+    return "\n".join(lines)
+
+
+def _actions(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Return each command that has no actions, and each action, by name; `streams` is both."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if "run" in parser._defaults:
+        yield name, parser
+    for action in below:
+        for word, child in action.choices.items():
+            yield from _actions(child, f"{name} {word}".strip())
+
+
+def _form(argument: argparse.Action) -> str:
+    choices = "\\|".join(map(str, argument.choices or ()))
+    value = argument.metavar or choices or argument.dest.upper().replace("_", "-")
+    if not argument.option_strings:
+        return str(value)
+    return ", ".join(argument.option_strings) + ("" if argument.nargs == 0 else f" {value}")
 
 
 def _series() -> str:

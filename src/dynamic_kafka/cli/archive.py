@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
     compacting.add_argument(
         "--keep", default="7 d", metavar="DURATION", help="how long replaced files stay for readers (7 d)"
     )
-    compacting.add_argument("--execute", action="store_true", help="do it; without it, it is only shown")
+    compacting.add_argument("--execute", action="store_true", help="make the change; without it, it is only shown")
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -69,7 +69,12 @@ def add_command(commands: Any, name: str, text: str, run: Run | None, examples: 
         allow_abbrev=False,
     )
     if run is not None:
-        parser.add_argument("--output", choices=("table", "json"), default="table", help="(table)")
+        parser.add_argument(
+            "--output",
+            choices=("table", "json"),
+            default="table",
+            help="a table for people, or JSON for programs (table)",
+        )
         parser.add_argument("--debug", action="store_true", help="show tracebacks and logs")
         parser.set_defaults(run=run)
     return parser

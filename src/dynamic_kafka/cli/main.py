@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from dynamic_kafka.cli import archive, doctor, tail
@@ -49,17 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After `--help` (0), or if the arguments cannot be parsed (2).
     """
-    parser = argparse.ArgumentParser(
-        prog="dynamic-kafka", description="Tools for Spark queries on Kafka.", allow_abbrev=False
-    )
-    parser.add_argument("-V", "--version", action=_Version, help="show the version and exit")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_to(commands)
-    args, unknown = parser.parse_known_args(arguments)
-    if unknown:  # argparse's own message would repeat values, which may be secrets
-        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        parser.error(f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help")
+    args = _parsed(sys.argv[1:] if arguments is None else arguments)
     log, handler = logging.getLogger("dynamic_kafka"), logging.NullHandler()
     if args.debug:
         shown = logging.StreamHandler()
@@ -75,6 +66,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(args)
     finally:
         log.removeHandler(handler)
+
+
+def parser_of_all() -> argparse.ArgumentParser:
+    """Return the parser of all commands, from which the table in docs/reference/cli.md is made, too."""
+    parser = _Parser(prog="dynamic-kafka", description="Tools for Spark queries on Kafka.", allow_abbrev=False)
+    parser.add_argument("-V", "--version", action=_Version, help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add_to(commands)
+    return parser
+
+
+class _UsageError(Exception):
+    """The arguments cannot be parsed: with the parser of the command, and the reason."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Leaves it to `_parsed` how an error is shown."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(self, message)
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    parser = parser_of_all()
+    try:
+        args, unknown = parser.parse_known_args(words)
+        if unknown:  # argparse's own message would repeat values, which may be secrets
+            options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            parser.error(
+                f"unknown options {', '.join(options)}; see --help" if options else "too many words; see --help"
+            )
+    except _UsageError as error:
+        parser, message = error.args
+        if "--output=json" in words or ("--output", "json") in pairwise(words):
+            parser.exit(USAGE, _json_of(message, USAGE))
+        argparse.ArgumentParser.error(parser, message)
+    return args
 
 
 class _Version(argparse.Action):
@@ -124,11 +153,15 @@ def _run(args: argparse.Namespace) -> int:
             text = f"unexpected {type(error).__name__}: {text}; --debug shows where, please report it"
         code = USAGE if isinstance(error, ConfigurationError) else FAILED
         if getattr(args, "output", "") == "json":
-            sys.stderr.write(json.dumps({"error": text, "exit_code": code}) + "\n")
+            sys.stderr.write(_json_of(text, code))
         else:
             complain(text)
         return code
     return code
+
+
+def _json_of(text: str, code: int) -> str:
+    return json.dumps({"error": text, "exit_code": code}) + "\n"
 
 
 def _without_output(error: OSError) -> int:

@@ -11,7 +11,7 @@ import pytest
 from tests.web import WebServer
 
 from dynamic_kafka import __version__
-from dynamic_kafka.cli.main import _COMMANDS, main
+from dynamic_kafka.cli.main import main, parser_of_all
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.observe.settings import METRICS_OPTIONS
 from dynamic_kafka.options import parse_options
@@ -19,10 +19,7 @@ from dynamic_kafka.options import parse_options
 
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """The parsers of all commands and their actions."""
-    waiting = [argparse.ArgumentParser()]
-    commands = waiting[0].add_subparsers()
-    for command in _COMMANDS:
-        command.add_to(commands)
+    waiting = [parser_of_all()]
     while waiting:
         parser = waiting.pop()
         yield parser
@@ -38,6 +35,19 @@ def test_the_version_is_told(option: str, capsys: pytest.CaptureFixture[str]) ->
         main([option])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"dynamic-kafka {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--output=json", "--top", "x"], ["--output", "json", "--password=geheim"]])
+def test_wrong_usage_is_json_where_json_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, without the usage, and without a value."""
+    with pytest.raises(SystemExit) as ended:
+        main(["lag", *words])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    found = json.loads(err)
+    assert found["exit_code"] == 2
+    assert ("--top" if "--top" in words else "--password") in found["error"]
+    assert "geheim" not in err
 
 
 def test_an_option_is_the_same_in_all_commands() -> None:

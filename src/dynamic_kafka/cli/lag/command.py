@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--url", help="the port of a running query's driver instead, such as http://127.0.0.1:9250")
     add_source(parser)
     parser.add_argument("--query", help="the query, if the driver runs several")
-    parser.add_argument("--by", choices=_NAMES, default="topic", help="(topic)")
+    parser.add_argument("--by", choices=_NAMES, default="topic", help="what a row is (topic)")
     parser.add_argument("--top", metavar="N", type=count, default=_TOP, help=f"show the worst N in the table ({_TOP})")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--once", action="store_true", help="look once (default)")

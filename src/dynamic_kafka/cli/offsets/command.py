@@ -86,7 +86,8 @@ def add_to(commands: Any) -> None:
     exporting.add_argument("--file", type=Path, metavar="FILE", help="the file to write (standard output)")
 
     setting = add("set", "Set the positions of partitions.", edits.set_positions)
-    setting.add_argument("positions", nargs="+", type=_position, metavar="CLUSTER/TOPIC/PARTITION:OFFSET")
+    text = "a partition, and the offset of the next record that it reads"
+    setting.add_argument("positions", nargs="+", type=_position, metavar="CLUSTER/TOPIC/PARTITION:OFFSET", help=text)
 
     importing = add("import", "Set the positions that a file names; the others stay.", edits.import_positions)
     importing.add_argument("file", metavar="FILE", help="a file as export writes it; - reads standard input")
@@ -107,11 +108,11 @@ def add_to(commands: Any) -> None:
         "Take clusters that do not answer out of an unfinished batch; a later batch reads them.",
         edits.postpone_clusters,
     )
-    postponing.add_argument("clusters", nargs="+", metavar="CLUSTER")
+    postponing.add_argument("clusters", nargs="+", metavar="CLUSTER", help="a cluster that does not answer")
 
     renaming = add("rename-cluster", "Give a cluster another name.", edits.rename_cluster)
-    renaming.add_argument("old", metavar="OLD")
-    renaming.add_argument("new", metavar="NEW")
+    renaming.add_argument("old", metavar="OLD", help="its name in the checkpoint")
+    renaming.add_argument("new", metavar="NEW", help="its name in the metadata")
 
     translating = add(
         "translate", "Show where the positions are on a cluster that continues another.", translate_positions

@@ -57,9 +57,9 @@ _Change = Callable[[argparse.Namespace, Document, _Put], Document]
 
 def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that all changes have."""
-    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument("--execute", action="store_true", help="make the change; without it, it is only shown")
     parser.add_argument(
-        "--force", action="store_true", help="do it although something speaks against it; read the words"
+        "--force", action="store_true", help="make the change although it was refused; read the reason first"
     )
     unfinished = parser.add_argument_group("if the last batch is not finished")
     unfinished.add_argument(

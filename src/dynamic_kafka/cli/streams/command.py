@@ -59,7 +59,7 @@ def add_to(commands: Any) -> None:
     _add_common(parser)
     parser.add_argument("--diff", metavar="CHECKPOINT", help="say what the next start with this checkpoint would do")
     add_source(parser)
-    parser.add_argument("--all", action="store_true", help="also show what is as it should be")
+    parser.add_argument("--all", action="store_true", help="also show what is right")
     actions = parser.add_subparsers(metavar="validate", title="another action")
     text = "Check a metadata document, for the CI of its owners. No cluster is asked, unless --connect is given."
     validating = add_command(actions, "validate", text, _validate)

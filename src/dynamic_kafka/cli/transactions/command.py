@@ -90,7 +90,7 @@ def add_to(commands: Any) -> None:
         which = ending.add_mutually_exclusive_group(required=True)
         which.add_argument("ids", nargs="*", default=[], metavar="ID", help="a transactional id")
         which.add_argument(every, dest="every", action="store_true", help=which_text)
-        ending.add_argument("--execute", action="store_true", help="do it")
+        ending.add_argument("--execute", action="store_true", help="make the change; without it, it is only shown")
         ending.add_argument("--force", action="store_true", help=f"also {name} transactions {force}; read the warning")
 
 
