@@ -78,6 +78,7 @@ lint: install ## Check style, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/hadolint examples/platforms/Dockerfile
 	cd native && cargo fmt --all --check && cargo clippy --quiet --workspace --all-targets -- -D warnings
 
 docs: install ## Build the site of the documentation in build/site, with warnings as errors
