@@ -51,6 +51,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
+def pytest_report_header() -> str:
+    """Say which versions a run covers."""
+    from dynamic_kafka.cli.checks import machine
+    from dynamic_kafka.cli.job import Job
+    from dynamic_kafka.testing.jars import KAFKA_VERSION
+
+    checks = (machine.check_python, machine.check_java, machine.check_spark, machine.check_client)
+    found = [finding.what for check in checks for finding in check(Job())]
+    return f"covers: {'; '.join(found)}; Kafka {KAFKA_VERSION}"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A test that not even pytest-timeout can end shows where it hangs, and its process ends.
