@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -87,3 +90,18 @@ def test_other_types_are_refused(type_: DataType) -> None:
     """The error names the column and its type."""
     with pytest.raises(ConfigurationError, match="Column 'a' has the type"):
         CSV.check(StructType().add("a", type_), {})
+
+
+@given(st.lists(st.text(alphabet='ab,;"\\\n\r\t \0\uffff\ufdd0\U0010ffff', max_size=12), min_size=2, max_size=6))
+def test_a_message_does_not_change_the_next_one(messages: list[str]) -> None:
+    """Together they are read as each alone. Spark's `from_csv` keeps text after U+FFFF for the next message."""
+    decode = CSV.decoder(StructType().add("a", StringType()).add("b", StringType()), {})
+    together = decode(pa.array([message.encode() for message in messages], pa.binary())).to_pylist()
+    assert together == [decode(pa.array([message.encode()], pa.binary())).to_pylist()[0] for message in messages]
+
+
+def test_the_character_u_ffff_is_text() -> None:
+    """U+FFFF is what careless programs write for the end of a file."""
+    decode = CSV.decoder(StructType().add("a", StringType()).add("b", StringType()), {})
+    (row,) = decode(pa.array(["x\uffff,1".encode()], pa.binary())).to_pylist()
+    assert (row["a"], row["b"]) == ("x\uffff", "1")
