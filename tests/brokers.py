@@ -126,6 +126,13 @@ def bounds(broker: KafkaBroker, topic: str, partition: int = 0) -> tuple[int, in
     return found
 
 
+def delete_records(broker: KafkaBroker, topic: str, *partitions: int, before: int) -> None:
+    """Delete the records of partitions before an offset."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(topic, partition, before) for partition in partitions]).values():
+        done.result(30)
+
+
 def transactions(broker: KafkaBroker | KafkaCluster, prefix: str) -> dict[str, TransactionState]:
     """The transactional ids of a prefix of our sink that a cluster knows, with their states."""
     with closing(TransactionClient("c", broker.client_properties(), timeout_ms=20_000)) as client:

@@ -28,10 +28,13 @@ impl Decoder {
     /// Raises:
     ///     ValueError: If messages cannot be decoded to these columns as the spec says.
     #[new]
-    fn new(columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
-        let spec = Spec::new(spec, &columns.0.fields).map_err(refused)?;
-        let decoder = Mutex::new(Some(decode::Decoder::new(&spec).map_err(refused)?));
-        Ok(Self { spec, decoder })
+    fn new(py: Python<'_>, columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
+        let made = guarded(py, || {
+            let spec = Spec::new(spec, &columns.0.fields)?;
+            decode::Decoder::new(&spec).map(|decoder| (spec, decoder))
+        })?;
+        let (spec, decoder) = made.map_err(refused)?;
+        Ok(Self { spec, decoder: Mutex::new(Some(decoder)) })
     }
 
     /// Return the ids of schemas that are not known yet. `headers` has the ids that are not before the messages.
@@ -58,9 +61,9 @@ impl Decoder {
     ///
     /// Raises:
     ///     ValueError: If one of them is not a schema.
-    fn learn(&self, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
-        let learned = schemas.into_iter().try_for_each(|(id, schema)| self.spec.learn(id.into(), &schema));
-        learned.map_err(refused)
+    fn learn(&self, py: Python<'_>, schemas: Vec<(SchemaId, String)>) -> PyResult<()> {
+        guarded(py, || schemas.into_iter().try_for_each(|(id, schema)| self.spec.learn(id.into(), &schema)))?
+            .map_err(refused)
     }
 
     /// Return a batch with the rows of messages as its only column. `errors` has the places of messages that are known to be

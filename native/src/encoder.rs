@@ -26,8 +26,8 @@ impl Encoder {
     /// Raises:
     ///     ValueError: If rows cannot be encoded as the spec says.
     #[new]
-    fn new(columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
-        let made = Spec::new(spec, &columns.0.fields).and_then(|spec| encode::Encoder::new(&spec));
+    fn new(py: Python<'_>, columns: PyArrowType<Schema>, spec: &str) -> PyResult<Self> {
+        let made = guarded(py, || Spec::new(spec, &columns.0.fields).and_then(|spec| encode::Encoder::new(&spec)))?;
         Ok(Self { encoder: made.map_err(refused)? })
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def read_arrow(
         where: Conditions that all hold for the rows, as in `filters` of `pyarrow.parquet.read_table`: a column, or the path
             of a field in it (`("value", "status")`), then one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in`, then
             the value. Those on `cluster`, `topic`, `partition` and `offset`, and a lower bound of `timestamp`, also leave
-            out the offsets that cannot have such rows. A null fulfils none of them.
+            out the offsets that cannot have such rows. A null fulfils none of them, and no row fulfils `not in` with a null.
 
     Returns:
         The rows, in order of their offsets in each partition.
@@ -84,7 +85,7 @@ def read_arrow(
     checked = [_checked(condition, types) for condition in conditions]
     reader.take([(one,) for one in checked])
     schema = pa.schema([types.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader, schema))
+    return pa.RecordBatchReader.from_batches(schema, _Batches(_batches(reader, schema)))
 
 
 def _of_spark(columns: pa.Schema) -> StructType:
@@ -147,7 +148,8 @@ def _checked(given: Comparison, types: pa.Schema) -> Comparison:
             raise ConfigurationError(
                 f"The condition on '{name}' needs a value of the type {type_}, which has {other!r} and not {one!r}"
             )
-    found = Comparison(path, sign, same if several else same[0])
+    null = (None,) if sign == "not in" and None in as_utc else ()  # then no row fulfils it, as in SQL
+    found = Comparison(path, sign, same + null if several else same[0])
     if expression_of([(found,)], types) is None:
         raise ConfigurationError(f"The condition on '{name}' cannot compare a {type_} with {value!r}")
     return found
@@ -157,3 +159,24 @@ def _batches(reader: DynamicKafkaReader, schema: pa.Schema) -> Iterator[pa.Recor
     for partition in reader.partitions():
         for batch in reader.rows(partition):
             yield batch.select(schema.names)
+
+
+class _Batches(Iterator[pa.RecordBatch]):
+    """The batches for whichever thread asks next. After an error, each further call raises it: that is not the end."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._lock = threading.Lock()
+        self._error: Exception | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            try:
+                return next(self._batches)
+            except StopIteration:
+                raise
+            except Exception as error:
+                self._error = error
+                raise

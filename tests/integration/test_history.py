@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import OffsetResolutionError
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.brokers import delete_records
 from tests.engine import MetadataFile, Query, Row, part, read_batch
 from tests.histories import write
 
@@ -183,9 +182,7 @@ def test_gaps_are_read_from_kafka_and_another_topic_of_the_name_is_refused(
     assert "by the last record of the history, which has the same key, value, timestamp in Kafka" in said["promise"]
     query.close()
 
-    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
-    for deleted in admin.delete_records([TopicPartition(name, 0, 90)]).values():
-        deleted.result(10)
+    delete_records(cluster_a, name, 0, before=90)
     lossy = Query(on(cluster_a, name, **path, failOnDataLoss="false"))
     lossy.step()
     said = lossy.enumerator.report()["history"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.cli.main import main
 from dynamic_kafka.initializer import KafkaTopicPartition
@@ -19,6 +18,7 @@ from dynamic_kafka.source.document.evidence import MoveRequest, Sync
 from dynamic_kafka.source.driver.movers import answer
 from dynamic_kafka.source.driver.record_log import OffsetSyncs, open_log
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.brokers import delete_records
 from tests.engine import MetadataFile, Query, part, read_batch, write_checkpoint
 from tests.mirror_maker import mirror_maker
 
@@ -39,9 +39,7 @@ def write(broker: KafkaBroker, topic: str, first: int, count: int, **more: Any) 
 def shift(broker: KafkaBroker, topic: str) -> None:
     """Give what follows other offsets than on other clusters: ten records in each partition, which are deleted."""
     write(broker, topic, -30, 10)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for done in admin.delete_records([TopicPartition(topic, p, 10) for p in (0, 1)]).values():
-        done.result(30)
+    delete_records(broker, topic, 0, 1, before=10)
 
 
 def copy(

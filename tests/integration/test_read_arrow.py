@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from dynamic_kafka import read_arrow
-from dynamic_kafka.errors import ConfigurationError, RecordError
+from dynamic_kafka.errors import ConfigurationError, DataLossError, RecordError
 from dynamic_kafka.testing import KafkaBroker, produce
+from tests.brokers import delete_records
 
 pytestmark = pytest.mark.broker
 
@@ -62,6 +63,7 @@ def test_decoded_messages(orders: dict[str, object]) -> None:
     assert ids((status, "in", ["paid", None])) == [0, 10]
     assert ids((status, "in", [])) == []
     assert len(ids((status, "not in", []))) == 19
+    assert ids((status, "not in", ["open", None])) == []
     once: Any = iter([("offset", "in", (offset for offset in (0, 1))), (status, "=", "open")])
     reader = read_arrow(options, columns, once)
     assert {row["offset"] for row in reader.read_all().to_pylist()} <= {0, 1}
@@ -85,8 +87,23 @@ def test_a_damaged_message_is_an_error_with_its_place(cluster_a: KafkaBroker, or
     """While the reader is read."""
     produce(cluster_a.bootstrap_servers, str(orders["subscribe"]), [("k", "{")])
     reader = read_arrow({**orders, "value.format": "json"}, pa.schema([("value", VALUE)]))
-    with pytest.raises(RecordError, match="the value cannot be read as json"):
-        reader.read_all()
+    for read in (reader.read_all, reader.read_next_batch):  # the second time, too: that is not the end
+        with pytest.raises(RecordError, match="the value cannot be read as json"):
+            read()
+
+
+def test_a_time_does_not_hide_deleted_records(cluster_a: KafkaBroker, orders: dict[str, object]) -> None:
+    """Nobody knows their times, so a bound of time leaves out nothing where records are missing that were asked for."""
+    delete_records(cluster_a, str(orders["subscribe"]), 0, before=3)
+    since = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    named = {**orders, "startingOffsets": json.dumps({orders["subscribe"]: {"0": 1, "1": 0}})}
+    for given, where in ((named, [("timestamp", ">=", since)]), (named, [])):
+        with pytest.raises(DataLossError, match=r"partition 0, offsets \[1, 3\)"):
+            read_arrow(given, where=where).read_all()
+    left = (
+        read_arrow({**named, "failOnDataLoss": "false"}, ["offset"], [("timestamp", ">=", since)]).read_all().num_rows
+    )
+    assert left == read_arrow(orders, ["offset"], [("timestamp", ">=", since)]).read_all().num_rows == 17
 
 
 def test_a_reader_that_is_dropped_closes_its_connections(orders: dict[str, object]) -> None:

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutionError
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
+from tests.brokers import delete_records
 from tests.engine import Query, read_batch
 from tests.spark.tables import FOR_EVER
 
@@ -222,9 +222,7 @@ def test_deleted_records_are_an_error_or_a_warning(
     given = options(cluster_a, name, maxOffsetsPerTrigger="10")
     query = Query(given)
     assert query.step() == 10
-    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(name, 0, 50)]).values():
-        future.result()
+    delete_records(cluster_a, name, 0, before=50)
 
     with pytest.raises(DataLossError, match=rf"'kafka', topic '{name}', partition 0, offsets \[10, 20\).*50"):
         query.step()
@@ -245,9 +243,7 @@ def test_a_range_whose_records_are_deleted_before_the_start(
     """Who names offsets that are gone gets an error with them, or what is left with a warning; Flink says nothing."""
     name = topic(cluster_a)
     produce(cluster_a.bootstrap_servers, name, [(None, str(i).encode()) for i in range(10)])
-    admin = AdminClient({"bootstrap.servers": cluster_a.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(name, 0, deleted)]).values():
-        future.result()
+    delete_records(cluster_a, name, 0, before=deleted)
     given = options(
         cluster_a, name, startingOffsets=f'{{"{name}": {{"0": 1}}}}', endingOffsets=f'{{"{name}": {{"0": 3}}}}'
     )

@@ -204,6 +204,8 @@ def _expression(found: Comparison, type_: pa.DataType | None) -> pc.Expression |
         values = tuple(value for value in values if value is not None)
     exact = [kind for test, kind in _EXACT if getattr(pa.types, test)(type_)]
     zoned = getattr(type_, "tz", None) is not None
+    if not exact:
+        return None
     for value in values:
         if type(value) not in exact or value != value:  # noqa: PLR0124  (NaN)
             return None

@@ -32,6 +32,7 @@ use crate::schema_ids::{self, Key, NoKey};
 /// Fields up to this number are found in a table.
 const SMALL_NUMBERS: u32 = 256;
 const MOST_BITS: u32 = 64;
+const MOST_COLUMNS: usize = 1 << 20;
 
 /// How messages are read.
 #[derive(Debug)]
@@ -234,7 +235,8 @@ impl schema_ids::Plan for Plan {
 fn message(plan: &Value, messages: usize) -> Result<Message, Unsupported> {
     let fields = plan["fields"].as_array().ok_or_else(|| unsupported(plan))?;
     let fields = fields.iter().map(|plan| field(plan, messages)).collect::<Result<_, _>>()?;
-    message_of(fields, index(&plan["columns"]).unwrap_or(0), plan)
+    let columns = index(&plan["columns"]).unwrap_or(0);
+    if columns > MOST_COLUMNS { Err(unsupported(plan)) } else { message_of(fields, columns, plan) }
 }
 
 fn message_of(fields: Vec<Field>, columns: usize, plan: &Value) -> Result<Message, Unsupported> {

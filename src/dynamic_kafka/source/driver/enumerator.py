@@ -41,7 +41,16 @@ from dynamic_kafka.source.rules.differences import differences
 from dynamic_kafka.source.rules.migration import unmarked
 from dynamic_kafka.source.rules.model import ClusterView, Event, Move, OffsetRequest, ReadPolicy, SourceSnapshot
 from dynamic_kafka.source.rules.planning import ReadTask, plan, skip
-from dynamic_kafka.source.rules.pruning import Condition, left_out, narrow, size, start_at, time_requests
+from dynamic_kafka.source.rules.pruning import (
+    Condition,
+    Offsets,
+    left_out,
+    log_start_requests,
+    narrow,
+    size,
+    start_at,
+    time_requests,
+)
 from dynamic_kafka.source.rules.reconcile import Reconciled
 from dynamic_kafka.source.settings import SourceSettings
 
@@ -417,10 +426,15 @@ class SourceEnumerator:
         before = size(document)
         narrow(document, conditions)
         if requests := time_requests(document, conditions):
-            self._view.forget_answers([])
-            self._view.request_offsets(requests, patient=True)
-            start_at(document, self._view.answers().start)
+            late_enough = self._found(requests)
+            start_at(document, late_enough, self._found(log_start_requests(requests)))
         self._log_events([left_out(before, size(document), conditions)])
+
+    def _found(self, requests: Sequence[OffsetRequest]) -> Offsets:
+        """Return the clusters' answers to requests for starts, and nothing of earlier answers."""
+        self._view.forget_answers([])
+        self._view.request_offsets(requests, patient=True)
+        return self._view.answers().start
 
     def _packed(self, document: Document) -> list[ReadTask]:
         stage = document.history

@@ -7,7 +7,9 @@ Rules:
 3. Of a time, only a lower bound leaves something out. A broker looks for the first record that is not earlier, so all
    records before it are earlier, also where the producers' times are out of order. After it may be earlier ones: an upper
    bound proves nothing.
-4. A history is read as a whole.
+4. The broker looked only at records that it still had. So a range that begins below the start of its log, asked for after
+   the times, stays as it is: nobody knows the times of the deleted records, and whoever reads the range reports them.
+5. A history is read as a whole.
 """
 
 from __future__ import annotations
@@ -20,7 +22,20 @@ from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartiti
 from dynamic_kafka.source.document.offsets import Document
 from dynamic_kafka.source.rules.model import Event, OffsetRequest
 
-__all__ = ["COMPARISONS", "Condition", "left_out", "narrow", "size", "start_at", "time_requests"]
+__all__ = [
+    "COMPARISONS",
+    "Condition",
+    "Offsets",
+    "left_out",
+    "log_start_requests",
+    "narrow",
+    "size",
+    "start_at",
+    "time_requests",
+]
+
+Offsets = Mapping[tuple[str, KafkaTopicPartition], int]
+"""Offsets that clusters have answered, by cluster and partition."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -75,11 +90,20 @@ def time_requests(document: Document, conditions: Collection[Condition]) -> list
     return [OffsetRequest(name, "start", first, tps) for name, tps in asked.items() if tps]
 
 
-def start_at(document: Document, found: Mapping[tuple[str, KafkaTopicPartition], int]) -> None:
-    """Have the ranges start at the offsets that the clusters have found. A partition without an answer stays as it is."""
+def log_start_requests(requests: Collection[OffsetRequest]) -> list[OffsetRequest]:
+    """Return what to ask after the requests for times were answered: where the logs of the same partitions start."""
+    return [request._replace(initializer=KafkaOffsetsInitializer.earliest()) for request in requests]
+
+
+def start_at(document: Document, found: Offsets, log_starts: Offsets) -> None:
+    """Have the ranges start at the offsets that the clusters have found (rule 4).
+
+    A partition without both answers stays as it is.
+    """
     for (name, tp), offset in found.items():
         start, end = document.clusters[name].ranges[tp]
-        document.clusters[name].ranges[tp] = (min(max(start, offset), end), end)
+        if log_starts.get((name, tp), start + 1) <= start:
+            document.clusters[name].ranges[tp] = (min(max(start, offset), end), end)
 
 
 def size(document: Document) -> int:

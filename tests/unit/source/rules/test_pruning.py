@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from dynamic_kafka.initializer import KafkaOffsetsInitializer, KafkaTopicPartition
 from dynamic_kafka.source.document.offsets import ClusterOffsets, Document
 from dynamic_kafka.source.rules.model import Event, OffsetRequest
-from dynamic_kafka.source.rules.pruning import COMPARISONS, Condition, left_out, narrow, size, start_at, time_requests
+from dynamic_kafka.source.rules.pruning import (
+    COMPARISONS,
+    Condition,
+    left_out,
+    log_start_requests,
+    narrow,
+    size,
+    start_at,
+    time_requests,
+)
 from dynamic_kafka.spark.comparisons import Comparison, condition_of
 
 TP = KafkaTopicPartition
@@ -47,11 +56,12 @@ def held(condition: Condition, row: dict[str, Any]) -> bool:
     ),
     st.lists(CONDITIONS, max_size=4),
     st.integers(0, 3),
+    st.integers(0, 4),
 )
 def test_no_row_is_left_out_that_a_condition_allows(
-    logs: dict[tuple[str, str, int], list[int]], conditions: list[Condition], start: int
+    logs: dict[tuple[str, str, int], list[int]], conditions: list[Condition], start: int, log_start: int
 ) -> None:
-    """Whatever the order of times in a log; and no range grows, or is turned round."""
+    """Whatever the order of times in a log, and no range grows. What was deleted is not left out because of its time."""
     document = Document()
     for (cluster, topic, partition), times in logs.items():
         offsets = document.clusters.setdefault(cluster, ClusterOffsets())
@@ -62,9 +72,9 @@ def test_no_row_is_left_out_that_a_condition_allows(
     for cluster, _, initializer, tps in time_requests(document, conditions):
         for tp in tps:
             times = logs[cluster, tp.topic, tp.partition]
-            late = (i for i, time in enumerate(times) if time >= initializer.default_ms)  # type: ignore[attr-defined]
+            late = (i for i in range(log_start, len(times)) if times[i] >= initializer.default_ms)  # type: ignore[attr-defined]
             found[cluster, tp] = next(late, len(times) + 5)
-    start_at(document, found)
+    start_at(document, found, dict.fromkeys(found, log_start))
     for (cluster, tp), (first, end) in before.items():
         low, high = document.clusters[cluster].ranges[tp]
         assert first <= low <= high <= end or low == high
@@ -73,6 +83,12 @@ def test_no_row_is_left_out_that_a_condition_allows(
             row["timestamp"] = logs[cluster, tp.topic, tp.partition][offset] * 1000
             if all(held(condition, row) for condition in conditions):
                 assert low <= offset < high
+
+
+def test_where_logs_start_is_asked_of_the_same_partitions() -> None:
+    """After the times."""
+    request = OffsetRequest("c", "start", KafkaOffsetsInitializer.timestamp(5), (TP("t", 0),))
+    assert log_start_requests([request]) == [request._replace(initializer=KafkaOffsetsInitializer.earliest())]
 
 
 def ranges(*conditions: Condition) -> dict[int, tuple[int, int]]:
@@ -125,13 +141,18 @@ def test_the_time_that_is_asked_for(conditions: list[Condition], asked_ms: int |
 
 
 def test_ranges_start_at_the_first_record_that_is_late_enough() -> None:
-    """None grows or is turned round, and one without an answer stays as it is. The words say how many are left out."""
-    document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", p): (2, 10) for p in range(4)})})
+    """None grows or is turned round. The words say how many are left out.
+
+    One without an answer stays as it is, and so does one from which records were deleted, or may have been.
+    """
+    document = Document(clusters={"c": ClusterOffsets(ranges={TP("t", p): (2, 10) for p in range(6)})})
     before = size(document)
-    start_at(document, {("c", TP("t", 0)): 5, ("c", TP("t", 1)): 1, ("c", TP("t", 2)): 90})
-    assert list(document.clusters["c"].ranges.values()) == [(5, 10), (2, 10), (10, 10), (2, 10)]
+    found = {("c", TP("t", p)): offset for p, offset in enumerate([5, 1, 90, None, 5, 5]) if offset is not None}
+    log_starts = {("c", TP("t", p)): offset for p, offset in enumerate([2, 0, 1, 0, 3])}
+    start_at(document, found, log_starts)
+    assert list(document.clusters["c"].ranges.values()) == [(5, 10), (2, 10), (10, 10), (2, 10), (2, 10), (2, 10)]
     conditions = [Condition("timestamp", ">", 5), Condition("offset", ">", 1), Condition("timestamp", "<", 9)]
-    text = "The conditions on 'offset', 'timestamp' leave out 11 of 32 offsets"
+    text = "The conditions on 'offset', 'timestamp' leave out 11 of 48 offsets"
     assert left_out(before, size(document), conditions) == Event("info", text)
 
 
