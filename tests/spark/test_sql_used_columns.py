@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from dynamic_kafka.sql import TableEnvironment
 from dynamic_kafka.sql.queries import queries
 from dynamic_kafka.testing import KafkaBroker, produce
-from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, rows
+from tests.brokers import delete_records
+from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, records, rows, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -46,6 +47,34 @@ def filled(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> Table
     create(env, "t", _COLUMNS, on(cluster_a, name, format="csv") | {"scan.bounded.mode": "latest-offset"})
     env.execute_sql("CREATE VIEW v AS SELECT id, UPPER(name) AS upper_name FROM t WHERE amount > 2")
     return env
+
+
+def test_each_batch_query_reads_what_is_there(env: TableEnvironment, cluster_a: KafkaBroker, topic: Topic) -> None:
+    """All columns, some, none, with conditions, by a view, by name, by an INSERT: the records of now.
+
+    Spark keeps for a view the offsets with which its rows were planned first.
+    """
+    name, copies = topic(cluster_a, config=FOR_EVER), topic(cluster_a)
+    create(env, "t", "id INT, name STRING", on(cluster_a, name, format="csv") | {"scan.bounded.mode": "latest-offset"})
+    create(env, "copies", "id INT", on(cluster_a, copies, format="csv"))
+    env.execute_sql("CREATE VIEW v AS SELECT id FROM t")
+    all_rows = ["* FROM t", "id FROM t", "1 FROM t", "id FROM t WHERE id >= 0", "id FROM v"]
+
+    def counts() -> set[int]:
+        write(env, "INSERT INTO copies SELECT id FROM t")
+        found = {len(rows(env, f"SELECT {query}")) for query in all_rows} | {
+            env.from_path("t").count(),
+            env.from_path("v").count(),
+        }
+        return found | {env.sql_query("SELECT COUNT(*) AS n FROM t").collect()[0]["n"]}
+
+    with as_batches(env):
+        for new, count in ((3, 3), (2, 5)):
+            produce(cluster_a.bootstrap_servers, name, [(b"k", b"1,a")] * new)
+            assert counts() == {count}
+        delete_records(cluster_a, name, 0, before=4)
+        assert counts() == {1}
+    assert len(records(cluster_a, copies)) == 3 + 5 + 1
 
 
 @pytest.mark.parametrize("query", QUERIES)

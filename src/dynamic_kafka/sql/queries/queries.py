@@ -1,7 +1,8 @@
 """Queries, and the temporary views that they read.
 
-A table or view becomes a temporary view of the session when a query first reads it. All temporary views are created again
-after a change of a table, view or setting. Several environments can share a session, each with its own tables: the
+A table or view becomes a temporary view of the session when a query reads it. For a batch it is created again each time,
+because Spark keeps the offsets and the files with which the rows of a view were planned first. For a stream it is created
+again after a change of a table, view or setting. Several environments can share a session, each with its own tables: the
 environment that ran a query last owns the temporary view.
 """
 
@@ -58,7 +59,6 @@ class Queries:
         self._made: dict[str, bool] = {}  # whether it is a stream
         self._made_in = ""  # the session's time zone
         self._making: set[str] = set()
-        self._narrow: dict[tuple[object, ...], DataFrame] = {}
         self._refusal: AnalysisException | None = None
         self.lock = lock_of(spark)
         self.catalog = Catalog(spark, self.forget)
@@ -164,14 +164,10 @@ class Queries:
             if columns is not None:
                 used = replace(table, definition=with_columns(table.definition, columns, streaming=streaming))
             if not streaming and not table.changelog and (wanted := self._wanted(query, places, table)):
-                # Not kept for other queries, because times such as NOW() are new ones in each.
                 narrow[name] = self._read(replace(used, wanted=wanted), streaming=False)
                 self.conditions[view] = described(wanted)
             elif used != table:
-                found = (view, streaming, *(column.name for column in used.definition.columns))
-                if found not in self._narrow:
-                    self._narrow[found] = self._read(used, streaming=streaming)
-                narrow[name] = self._narrow[found]
+                narrow[name] = self._read(used, streaming=streaming)
             else:
                 continue
             names.update(dict.fromkeys(places, name))
@@ -319,14 +315,15 @@ class Queries:
                 self._spark.catalog.dropTempView(key)
                 del known[key]
         self._made.clear()
-        self._narrow.clear()
 
     def _is_made(self, key: str, *, streaming: bool) -> bool:
-        """Return whether a table or view can be read as it was made. One of files has the files that were there then."""
+        """Return whether a stream can read a table or view as it was made. One of files has the files that were there then."""
+        if not streaming:
+            return False
         table = self.catalog.tables.get(key)
         beneath = self.catalog.tables.values() if table is None else [table]
         files = any(isinstance(found, OtherTable) and found.kind.read is not None for found in beneath)
-        return self._made.get(key) == streaming and not files
+        return self._made.get(key) is True and not files
 
     def _make(self, key: str, *, streaming: bool) -> None:
         self._making.add(key)
