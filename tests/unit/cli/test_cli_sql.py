@@ -53,6 +53,7 @@ class Job:
     ) -> None:
         self.name, self._runs, self._failure, self._look = name, runs, failure, look
         self.stopped = False
+        self.progress: dict[str, Any] | None = None
 
     @property
     def isActive(self) -> bool:  # noqa: N802  # Spark's name
@@ -70,9 +71,14 @@ class Job:
         """See StreamingQuery."""
         self.stopped = True
 
+    def exception(self) -> Exception | None:
+        """See StreamingQuery."""
+        return None if self.isActive else self._failure
+
     @property
-    def lastProgress(self) -> None:  # noqa: N802  # Spark's name
-        """See StreamingQuery: there was no batch."""
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
+        """See StreamingQuery: that of the test; there was no batch by default."""
+        return self.progress
 
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802  # Spark's name
@@ -165,22 +171,24 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def prompt(
     environment: Environment, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[..., list[str]]:
-    """Types lines at the prompt, or raises at it; what is shown after the greeting, by both outputs."""
+    """Types lines at the prompt, calls there, or raises; what is shown after the greeting, by both outputs."""
     monkeypatch.setattr(editor, "HISTORY", tmp_path / "history")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
 
-    def typed(*lines: str | type[BaseException]) -> list[str]:
+    def typed(*lines: str | Callable[[], str] | type[BaseException], expected: int = 0) -> list[str]:
         given = iter([*lines, EOFError])
 
         def read(_: str) -> str:
             line = next(given)
             if isinstance(line, str):
                 return line
-            raise line
+            if isinstance(line, type):
+                raise line
+            return line()
 
         monkeypatch.setattr(builtins, "input", read)
         code, out, err = run()
-        assert code == 0
+        assert code == expected
         greeting, *shown = out.splitlines()
         assert "Ctrl-D" in greeting
         return [*shown, *err.splitlines()]
@@ -657,8 +665,13 @@ def test_what_jobs_do() -> None:
     assert job_lines.progress_of(idle)["rows per second"] == "0"
     connected = {"batchId": 9, "numInputRows": None, "sources": [{"numInputRows": 4}, {"numInputRows": 3}]}
     assert job_lines.progress_of(connected)["rows"] == "7"
-    shown = job_lines.summary([("a", last), ("b", None), ("c", idle)])
-    assert shown == "a: batch 7, 1,234 rows/s · b: starting · c: batch 8, 0 rows/s"
+    statement: Any = None
+    jobs: list[Any] = [Job(name, runs=True) for name in "abc"]
+    jobs[0].progress, jobs[2].progress = last, idle
+    jobs += [Job("d"), Job("e", failure=StreamingQueryException("gone"))]
+    assert job_lines.summary([job_lines.Job(job, statement, "") for job in jobs]) == (
+        "a: batch 7, 1,234 rows/s · b: starting · c: batch 8, 0 rows/s · d: ended · e: failed (Enter shows why)"
+    )
 
 
 # --- settings -----------------------------------------------------------------------------------------------------------
@@ -821,6 +834,34 @@ def test_jobs_at_the_prompt(environment: Environment, prompt: Callable[..., list
         "INSERT INTO a SELECT 1;",
         "            ^",
     ]
+
+
+@pytest.mark.parametrize("then", ["SHOW JOBS;", "STOP JOB 'orders';", "QUIT", "SHOW VIEWS;"])
+def test_a_job_that_fails_while_the_user_thinks(
+    environment: Environment, prompt: Callable[..., list[str]], then: str
+) -> None:
+    """What was typed meanwhile does not take it for one that runs, and its error is shown, also to who leaves."""
+    job: Any = Job("orders", runs=True, failure=StreamingQueryException("Orders are gone"))
+
+    def typed() -> str:
+        job.stopped = True
+        return then
+
+    environment.answers = [TableResult(queries=[job])]
+    shown = prompt("INSERT INTO orders SELECT 1;", typed, expected=int(then == "QUIT"))
+    assert "error: Line 1, job 'orders': Orders are gone" in shown
+    assert ("no jobs" in shown) == (then == "SHOW JOBS;")
+    assert ("error: Job 'orders' does not run; see SHOW JOBS" in shown) == then.startswith("STOP")
+
+
+@pytest.mark.parametrize("then", [("STOP JOB 'skipping';",), ()])
+def test_the_prompt_says_what_could_not_be_read(
+    environment: Environment, prompt: Callable[..., list[str]], then: tuple[str, ...]
+) -> None:
+    """When a job is stopped, or left."""
+    environment.answers = [TableResult(queries=[Job("skipping", runs=True)])]  # type: ignore[list-item]
+    shown = prompt("INSERT INTO orders SELECT 1;", *then)
+    assert sum("2 messages of table 'orders' could not be read and were skipped" in line for line in shown) == 1
 
 
 def test_jobs_are_listed_and_stopped_at_the_prompt(environment: Environment, prompt: Callable[..., list[str]]) -> None:

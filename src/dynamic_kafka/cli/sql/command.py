@@ -117,7 +117,7 @@ def _wait(jobs: list[Job]) -> None:
     running = jobs
 
     def what_runs() -> str:
-        return summary([(job.name, job.query.lastProgress) for job in running])
+        return summary(running)
 
     with calls_to_spark() as pressed, status_while(what_runs):
         while not pressed and (running := [job for job in jobs if not job.ended()]):  # asks all of them

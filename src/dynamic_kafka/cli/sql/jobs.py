@@ -36,6 +36,15 @@ class Job(NamedTuple):
         with errors_of(self.statement, self.script, f"job '{self.name}'"):
             return TableResult(queries=[self.query]).wait(0)
 
+    def activity(self) -> str:
+        """Return what it does now, such as `batch 7, 1,200 rows/s`."""
+        if not self.query.isActive:
+            return "ended" if self.query.exception() is None else "failed (Enter shows why)"
+        if (progress := self.query.lastProgress) is None:
+            return "starting"
+        shown = progress_of(progress)
+        return f"batch {shown['batch']}, {shown['rows per second']} rows/s"
+
 
 def progress_of(progress: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the last batch of a query, its rows and its speed, as texts, by its `lastProgress` (None before the first)."""
@@ -57,14 +66,9 @@ def _of_all_sources(progress: Mapping[str, Any], key: str) -> Any:
     return sum(source.get(key) or 0 for source in progress.get("sources", ()))
 
 
-def summary(jobs: Sequence[tuple[str, Mapping[str, Any] | None]]) -> str:
-    """Return one line about jobs and their last progress, such as `orders: batch 7, 1,200 rows/s`."""
-    parts = []
-    for name, progress in jobs:
-        shown = progress_of(progress)
-        what = "starting" if progress is None else f"batch {shown['batch']}, {shown['rows per second']} rows/s"
-        parts.append(f"{name}: {what}")
-    return " · ".join(parts)
+def summary(jobs: Sequence[Job]) -> str:
+    """Return one line about jobs, such as `orders: batch 7, 1,200 rows/s`."""
+    return " · ".join(f"{job.name}: {job.activity()}" for job in jobs)
 
 
 def warn_of_bad_messages(job: Job) -> None:

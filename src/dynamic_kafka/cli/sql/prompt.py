@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dynamic_kafka.cli.output import show_line, show_rows, show_stopped
 from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
-from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary
+from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary, warn_of_bad_messages
 from dynamic_kafka.cli.sql.results import run_statement
 from dynamic_kafka.cli.sql.vocabulary import known_to
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError, SqlError, suggestion
@@ -37,7 +37,7 @@ CLEAR; QUIT; EXIT;                   Tab completes, Ctrl-R searches the history,
 
 
 def prompt(environment: TableEnvironment, output: str) -> int:
-    """Run statements that the user types until they leave."""
+    """Run statements that the user types until they leave. Return 1 if a job has failed that they were not told of."""
     from dynamic_kafka.sql.parser.parse import parse_script
 
     jobs: list[Job] = []
@@ -51,23 +51,26 @@ def prompt(environment: TableEnvironment, output: str) -> int:
 
     def what_runs() -> str:
         with suppress(Exception):  # Spark may have stopped
-            return summary([(job.name, job.query.lastProgress) for job in jobs])
+            return summary(jobs)
         return ""
 
     read = editor(what_is_known, what_runs)
     show_line(_GREETING)
     while True:
-        jobs = [job for job in jobs if not _has_ended(job)]
+        jobs, _ = _that_run(jobs)
         try:
             text = read()
         except EOFError:
-            break
+            text = "QUIT"
         except KeyboardInterrupt:
             show_line("")
             continue
+        jobs, has_failed = _that_run(jobs)  # the user may have thought for hours
         command = " ".join(text.rstrip("; \n").split()).upper()
         if command in ("QUIT", "EXIT"):
-            break
+            for job in jobs:
+                warn_of_bad_messages(job)
+            return int(has_failed)
         try:
             if not _is_own(command, text, jobs):
                 for statement in parse_script(text):
@@ -82,7 +85,6 @@ def prompt(environment: TableEnvironment, output: str) -> int:
                 raise
             _show_error(error)  # the prompt goes on
         known = None
-    return 0
 
 
 def _is_own(command: str, text: str, jobs: list[Job]) -> bool:
@@ -109,6 +111,7 @@ def _is_own(command: str, text: str, jobs: list[Job]) -> bool:
             hint = suggestion(name, [job.name for job in jobs]) or "; see SHOW JOBS"
             raise ConfigurationError(f"Job '{name}' does not run{hint}")
         found.query.stop()
+        warn_of_bad_messages(found)
         jobs.remove(found)
         show_line(f"stopped {name}; the same INSERT continues it")
     else:
@@ -116,13 +119,19 @@ def _is_own(command: str, text: str, jobs: list[Job]) -> bool:
     return True
 
 
-def _has_ended(job: Job) -> bool:
-    """Return whether a job has ended; show its error if it failed."""
-    try:
-        return job.ended()
-    except DynamicKafkaError as error:
-        _show_error(error)
-        return True
+def _that_run(jobs: list[Job]) -> tuple[list[Job], bool]:
+    """Return the jobs that still run, and whether another one has failed. Say what was wrong with those that have ended."""
+    running, has_failed = [], False
+    for job in jobs:
+        try:
+            if not job.ended():
+                running.append(job)
+                continue
+        except DynamicKafkaError as error:
+            _show_error(error)
+            has_failed = True
+        warn_of_bad_messages(job)
+    return running, has_failed
 
 
 def _show_error(error: Exception) -> None:

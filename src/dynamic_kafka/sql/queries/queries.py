@@ -317,7 +317,7 @@ class Queries:
         self._made.clear()
 
     def _is_made(self, key: str, *, streaming: bool) -> bool:
-        """Return whether a stream can read a table or view as it was made. One of files has the files that were there then."""
+        """Return whether a stream can read a table or view as it was made. One of files keeps the files that there were."""
         if not streaming:
             return False
         table = self.catalog.tables.get(key)
