@@ -99,6 +99,7 @@ def test_one_dead_cluster_does_not_hide_the_other(
     code, found = lags(place, "--timeout", "1")
     assert code == 1
     assert [(r["cluster"], r["lag"]) for r in found["rows"]] == [("dead", None), ("alive", 3)]
+    assert (found["lag"], found["known_lag"]) == (None, 3)
     assert "does not answer" in found["unreachable"]["dead"]
 
     streams.write_text(streams.read_text().replace(mortal.bootstrap_servers, cluster_a.bootstrap_servers))

@@ -73,7 +73,7 @@ def test_the_worst_comes_first_and_the_unknown_before_it() -> None:
     assert next(row.key for row in rows_of([look], "partition")) == ("lga", "a", "0")
     (hot,) = [row for row in by_topic if row.key == ("ewr", "a")]
     assert hot.note == "99% of it in a/1"
-    assert (look.lag, look.unknown, look.seconds) == (512, 1, 70.0)
+    assert (look.lag, look.known_lag, look.unknown, look.seconds) == (None, 512, 1, 70.0)
 
 
 def test_a_sum_says_what_it_lacks() -> None:
@@ -152,9 +152,10 @@ def test_sums_add_up(found: list[tuple[str, str, int | None]]) -> None:
     look = Look(0, tuple(part(f"{c}/{t}", i, behind) for i, (c, t, behind) in enumerate(found)))
     for by in ("cluster", "topic", "partition"):
         rows = rows_of([look], by)
-        assert sum(row.lag or 0 for row in rows) == look.lag
+        assert sum(row.lag or 0 for row in rows) == look.known_lag
         assert sum(row.unknown for row in rows) == look.unknown
         assert sum(row.partitions for row in rows) == len(look.partitions)
+    assert look.lag == (None if look.unknown else look.known_lag)
 
 
 def test_an_age_that_lacks_some_is_a_least_one() -> None:
@@ -273,7 +274,7 @@ def test_a_cluster_that_does_not_answer_is_unknown(run: Run, checkpoint: str) ->
     code, out, err = run(checkpoint, "--timeout", "0.5", "--output", "json")
     assert (code, err) == (1, "")
     found = json.loads(out)
-    assert (found["lag"], found["unknown_partitions"]) == (0, 2)
+    assert (found["lag"], found["known_lag"], found["unknown_partitions"]) == (None, 0, 2)
     assert "does not answer" in found["unreachable"]["ewr"]
     (row,) = found["rows"]
     assert (row["cluster"], row["topic"], row["lag"], row["age_s"], row["unknown_partitions"]) == (

@@ -161,7 +161,7 @@ def _shown(row: Row, by: By) -> dict[str, Any]:
 def _age(found: Row | Look) -> str | None:
     if found.seconds is None:
         return None
-    return f"{'at least ' if found.ageless else ''}{duration(int(found.seconds * 1000))}"
+    return f"{'at least ' if found.ageless or found.unknown else ''}{duration(int(found.seconds * 1000))}"
 
 
 def _trend(row: Row) -> str | None:
@@ -179,7 +179,9 @@ def _sentence(now: Look) -> str:
     age = f", the oldest one to read is {_age(now)} old" if now.seconds else ""
     lost = f"; not known: {now.unknown} partitions" if now.unknown else ""
     silent = f" (clusters: {len(now.silent)})" if now.silent else ""
-    return f"Records to read: {now.lag} in {len(now.partitions) - now.unknown} partitions{age}{lost}{silent}"
+    known = len(now.partitions) - now.unknown
+    number = f"{'at least ' if now.lag is None else ''}{now.known_lag} in {known} partitions" if known else "unknown"
+    return f"Records to read: {number}{age}{lost}{silent}"
 
 
 def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
@@ -188,6 +190,7 @@ def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
         "time_ms": now.time_ms,
         "by": by,
         "lag": now.lag,
+        "known_lag": now.known_lag,
         "age_s": now.seconds,
         "unknown_ages": now.ageless,
         "partitions": len(now.partitions),
@@ -199,7 +202,8 @@ def _document(now: Look, rows: list[Row], by: By) -> dict[str, Any]:
                 **{n: int(text) if n == "partition" else text for n, text in zip(_NAMES, row.key, strict=False)},
                 **({"position": row.position, "end": row.end} if by == "partition" else {"partitions": row.partitions}),
                 "unknown_partitions": row.unknown,
-                "lag": row.lag,
+                "lag": None if row.unknown else row.lag,
+                "known_lag": row.lag or 0,
                 "age_s": row.seconds,
                 "unknown_ages": row.ageless,
                 "lag_per_s": row.per_second,

@@ -62,9 +62,14 @@ class Look:
     past: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     @property
-    def lag(self) -> int:
+    def known_lag(self) -> int:
         """Return the sum of the lags that are known."""
         return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def lag(self) -> int | None:
+        """Return the sum of all lags; None if one of them is not known."""
+        return None if self.unknown or self.silent else self.known_lag
 
     @property
     def unknown(self) -> int:
@@ -135,8 +140,8 @@ def exceeds(look: Look, max_lag: int | None, max_seconds: float | None) -> str:
     """Return why a limit is exceeded, or not known to be kept; "" if all limits are kept."""
     if max_lag is None and max_seconds is None:
         return ""
-    if max_lag is not None and look.lag > max_lag:
-        return f"the lag is {look.lag}, more than {max_lag}"
+    if max_lag is not None and look.known_lag > max_lag:
+        return f"the lag is {'at least ' if look.lag is None else ''}{look.known_lag}, more than {max_lag}"
     if max_seconds is not None and look.seconds is not None and look.seconds > max_seconds:
         return f"the oldest record to read is {look.seconds:.0f} s old, more than {max_seconds:g} s"
     if look.unknown or look.silent:
