@@ -51,7 +51,11 @@ def test_messages_are_shown_from_where_the_user_says(
     assert tail(cluster_a, name, "--from", "-1", "--headers", "--output", "json") == 0
     (message,) = read(capsys)
     assert (message["key"], message["value"]) == (None, None)
-    assert message["headers"] == [{"name": "h", "value": "0xff"}, {"name": "n", "value": None}]
+    error = "it is no UTF-8 (invalid start byte at byte 0)"
+    assert message["headers"] == [
+        {"name": "h", "value": None, "value_hex": "ff", "value_error": error},
+        {"name": "n", "value": None},
+    ]
     assert tail(cluster_a, name, "--from", "-1", "--headers") == 0
     assert capsys.readouterr().out.rstrip().endswith("null  null  h=0xff  n=null")
     assert tail(cluster_a, name, "--from", "earliest", "--format", "json", "-n", "1", "--output", "json") == 0
@@ -97,7 +101,7 @@ def test_a_stream_on_several_clusters(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By its id in the metadata. A cluster that is down is a warning, and an error if there is no other."""
+    """By its id in the metadata. What cannot be read is a warning, and an error if there is nothing else."""
     name = topic(cluster_a, cluster_b, partitions=2)
     produce(cluster_a.bootstrap_servers, name, [(None, "a")], partition=0)
     produce(cluster_b.bootstrap_servers, name, [(None, "b")], partition=1)
@@ -110,16 +114,21 @@ def test_a_stream_on_several_clusters(
     metadata.write(s=clusters)
     command = ["tail", "-o", "metadata-service=file", "-o", f"metadata-service.path={metadata.path}", "--stream", "s"]
     command += ["--from", "earliest", "--timeout", "2", "--output", "json"]
-    assert main(command) == 0
+    assert main([*command, "--stream", "t"]) == 1
     shown = capsys.readouterr()
     found = [json.loads(line) for line in shown.out.splitlines()]
     assert sorted((m["cluster"], m["partition"], m["value"]) for m in found) == [("a", 0, "a"), ("b", 1, "b")]
     assert "Cluster 'dead' at 127.0.0.1:1 does not answer" in shown.err
     assert "cluster 'a', topic 'missing' does not exist" in shown.err
+    assert "the metadata service does not know these streams: t" in shown.err
     assert main([*command, "--cluster", "b", "--partition", "1"]) == 0
     assert [message["value"] for message in read(capsys)] == ["b"]
     assert main([*command, "--cluster", "dead"]) == 1
     assert main([*command, "--cluster", "unknown"]) == 2
+    command[command.index("s")] = "orders"
+    assert main(command) == 2
+    wanted = "There is no partition to read: the metadata service does not know these streams: orders"
+    assert wanted in capsys.readouterr().err
 
 
 def test_what_may_not_be_read_and_no_secret_is_shown(

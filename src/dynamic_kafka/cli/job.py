@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -104,7 +104,6 @@ def for_one_look(settings: SourceSettings, timeout_s: float) -> SourceSettings:
 
 def _of_source(settings: SourceSettings) -> Job:
     snapshot = snapshot_of(settings)
-    wanted = settings.subscriber.stream_ids if isinstance(settings.subscriber, StreamSetSubscriber) else frozenset()
     return Job(
         tuple(
             Target(
@@ -118,8 +117,14 @@ def _of_source(settings: SourceSettings) -> Job:
         ),
         {"reading": True},
         group=settings.group_id if settings.commit_offsets else None,
-        unknown_streams=tuple(sorted(wanted - snapshot.streams.keys())),
+        unknown_streams=unknown_streams(settings, snapshot.streams),
     )
+
+
+def unknown_streams(settings: SourceSettings, known: Collection[str]) -> tuple[str, ...]:
+    """Return the streams that a query names and the metadata service does not know."""
+    wanted = settings.subscriber.stream_ids if isinstance(settings.subscriber, StreamSetSubscriber) else frozenset()
+    return tuple(sorted(wanted.difference(known)))
 
 
 def _properties(settings: SourceSettings, name: str, own: Mapping[str, str]) -> dict[str, str]:

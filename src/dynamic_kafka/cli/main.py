@@ -12,6 +12,8 @@ import io
 import json
 import logging
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,7 +35,6 @@ _log = logging.getLogger(__name__)
 OK, FAILED, USAGE = 0, 1, 2
 """Exit codes: success (also if there was nothing to do), failure, wrong usage."""
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
-_INTERRUPTED = 130  # as in shells: 128 + SIGINT
 
 _COMMANDS = (doctor, lag, streams, offsets, archive, tail, sql, transactions)
 
@@ -50,7 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After `--help` (0), or if the arguments cannot be parsed (2).
     """
-    args = _parsed(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:
+        complain("standard output is closed, so nothing can be shown; open it, or give it a file")
+        return FAILED
+    try:
+        args = _parsed(sys.argv[1:] if arguments is None else arguments)
+    except OSError as error:  # of the version, if that is asked for
+        return _without_output(error)
     log, handler = logging.getLogger("dynamic_kafka"), logging.NullHandler()
     if args.debug:
         shown = logging.StreamHandler()
@@ -86,7 +93,8 @@ class _Parser(argparse.ArgumentParser):
     """Leaves it to `_parsed` how an error is shown."""
 
     def error(self, message: str) -> NoReturn:
-        raise _UsageError(self, message)
+        # Some values are secrets, and this one is in a wrong place.
+        raise _UsageError(self, re.sub(r"(invalid choice): '.*[^\w-].*' \(", r"\1 (", message, flags=re.DOTALL))
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -139,7 +147,7 @@ def _run(args: argparse.Namespace) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return 128 + signal.SIGINT  # as in shells
     except Exception as error:  # noqa: BLE001  (users see one line for any error)
         # Commands word their own errors of files, so this one is about the output.
         if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:

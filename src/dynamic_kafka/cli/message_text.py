@@ -13,7 +13,7 @@ from dynamic_kafka.formats import schema_registry, schema_registry_settings
 from dynamic_kafka.formats.schema_ids import ID_BYTES, SchemaId, id_of
 from dynamic_kafka.formats.schema_registry_settings import RegistrySettings
 
-__all__ = ["FORMATS", "Decoded", "decoder_of", "text_of"]
+__all__ = ["FORMATS", "Decoded", "decoder_of", "text_of", "text_of_bytes", "text_or_hex"]
 
 FORMATS = ("auto", "raw", "hex", "json", "avro-confluent", "protobuf-confluent")
 """The formats: `auto` is decoded by the registry if it knows the message's schema, else text, or hex if it is none."""
@@ -21,20 +21,21 @@ FORMATS = ("auto", "raw", "hex", "json", "avro-confluent", "protobuf-confluent")
 Decoded = Callable[[bytes], Any]
 
 
-def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -> Decoded:
+def decoder_of(name: str, registry: str | None, properties: Mapping[str, str], plain: Decoded) -> Decoded:
     """Return the function that decodes bytes to what JSON can show; it raises ValueError for bytes that do not fit.
 
-    The registry's options are without the format's name before them, such as `basic-auth.user-info`.
+    The registry's options are without the format's name before them, such as `basic-auth.user-info`. `plain` decodes what
+    has no schema: `text_or_hex` for people, `text_of_bytes` for programs.
 
     Raises:
         ConfigurationError: If a format that needs a registry has none, or an option is wrong.
     """
-    plain: Mapping[str, Decoded] = {"raw": _text, "hex": _hex, "json": json.loads}
-    if name in plain:
-        return plain[name]
+    known: Mapping[str, Decoded] = {"raw": plain, "hex": _hex, "json": json.loads}
+    if name in known:
+        return known[name]
     if registry is None:
         if name == "auto":
-            return _text
+            return plain
         raise ConfigurationError(f"The format {name} needs --registry with the URL of the schema registry")
     prefix = "avro-confluent" if name == "auto" else name
     given = {f"{prefix}.url": registry} | {f"{prefix}.{key}": value for key, value in properties.items()}
@@ -44,10 +45,10 @@ def decoder_of(name: str, registry: str | None, properties: Mapping[str, str]) -
     def decode(data: bytes) -> Any:
         framed = len(data) > ID_BYTES and data[0] == 0
         if kind is None and not framed:
-            return _text(data)
+            return plain(data)
         if not framed:
             raise ValueError("it does not begin with the id of a schema")
-        return _by_schema(settings, data, kind)
+        return _by_schema(settings, data, kind, plain)
 
     return decode
 
@@ -57,7 +58,16 @@ def text_of(found: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=_plain)
 
 
-def _text(data: bytes) -> str:
+def text_of_bytes(data: bytes) -> str:
+    """Return the text that bytes are; raise ValueError if they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def text_or_hex(data: bytes) -> str:
+    """Return the text that bytes are, or hexadecimal digits if they are none, or have control characters."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -71,16 +81,16 @@ def _hex(data: bytes) -> str:
 
 def _plain(value: object) -> str:
     """Return what JSON does not know, such as a date or bytes, as text."""
-    return _text(value) if isinstance(value, bytes) else str(value)
+    return text_or_hex(value) if isinstance(value, bytes) else str(value)
 
 
-def _by_schema(settings: RegistrySettings, data: bytes, kind: str | None) -> Any:
+def _by_schema(settings: RegistrySettings, data: bytes, kind: str | None, plain: Decoded) -> Any:
     number = id_of(data)
     try:
         schema = schema_registry.client(settings).schema(number)
     except DynamicKafkaError as error:
         if kind is None and getattr(error, "not_found", False):
-            return _text(data)  # a message that only looks as if it had one
+            return plain(data)  # a message that only looks as if it had one
         raise
     if kind is not None and schema.type != kind:
         raise ValueError(f"its schema {number} is of type {schema.type}")

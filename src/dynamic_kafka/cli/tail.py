@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,11 +28,11 @@ from dynamic_kafka.cli.connection import (
     options_of,
     seconds,
 )
-from dynamic_kafka.cli.job import for_one_look
-from dynamic_kafka.cli.message_text import FORMATS, Decoded, decoder_of, text_of
+from dynamic_kafka.cli.job import for_one_look, unknown_streams
+from dynamic_kafka.cli.message_text import FORMATS, Decoded, decoder_of, text_of, text_of_bytes, text_or_hex
 from dynamic_kafka.cli.output import show_line, warn
 from dynamic_kafka.cli.resets import parse_time_ms
-from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DynamicKafkaError
+from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError, DynamicKafkaError, listed
 from dynamic_kafka.initializer import KafkaTopicPartition
 from dynamic_kafka.kafka.clients import QUESTIONS, ClientSettings, ClusterClients
 from dynamic_kafka.kafka.cluster import ClusterConnection
@@ -115,12 +115,16 @@ def parse_start(text: str) -> _Start:
 def _run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     registry = args.registry, dict(args.registry_property)
-    shown = _Shown(args, decoder_of(args.key_format, *registry), decoder_of(args.format, *registry))
+    shown = _Shown(args, registry)
     shows = shown.as_json if args.output == "json" else shown.as_line
     with ExitStack() as stack:
-        tails = list(_tails(args, settings, stack))
+        tails, left_out = _tails(args, settings, stack)
         if not tails:
-            raise ConfigurationError("There is no partition to read: check the topics, --cluster and --partition")
+            raise ConfigurationError(
+                f"There is no partition to read: {'; '.join(left_out) or 'check the topics, --cluster and --partition'}"
+            )
+        for text in left_out:
+            warn(text)
         found = 0
         for tail, message in _messages(tails, args):
             shows(tail.cluster, message)
@@ -129,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
                 break
     if not found and args.output != "json":
         show_line("No messages.")
-    return 0
+    return int(bool(left_out))
 
 
 def _settings(args: argparse.Namespace) -> SourceSettings:
@@ -219,26 +223,42 @@ class _Tail:
         return ClusterUnavailableError(f"{where} cannot be read: {error.str()}", cluster_id=self.cluster)
 
 
-def _tails(args: argparse.Namespace, settings: SourceSettings, stack: ExitStack) -> Iterator[_Tail]:
-    """Yield a consumer for each cluster that answers; warn of the others."""
+def _tails(args: argparse.Namespace, settings: SourceSettings, stack: ExitStack) -> tuple[list[_Tail], list[str]]:
+    """Return a consumer for each cluster that answers, and what of the rest cannot be read."""
+    tails: list[_Tail] = []
     view = SourceView(settings)
     with closing(view):
         seen = view.collect(None, at_once=True)
+        unknown_ids = unknown_streams(settings, seen.streams)
+        left_out = (
+            [f"the metadata service does not know these streams: {listed(unknown_ids, 5)}"] if unknown_ids else []
+        )
         if unknown := sorted(set(args.cluster or ()) - seen.desired.keys()):
             raise ConfigurationError(f"There is no cluster '{unknown[0]}' in the metadata of what is read")
         wanted = [name for name in seen.desired if name in (args.cluster or (name,))]
         for name in wanted:
-            if name in seen.views:
-                tail = _tail(args, name, view.metadata.properties(name, {}), seen.views[name], settings.call_timeout_ms)
+            if (shown := seen.views.get(name)) is not None:
+                tail = _tail(args, name, view.metadata.properties(name, {}), shown, settings.call_timeout_ms)
                 if tail is not None:
-                    yield stack.enter_context(closing(tail))
-                for topic in sorted(seen.desired[name].topics - seen.views[name].topics.keys()):
-                    warn(f"cluster '{name}', topic '{topic}' does not exist, or this user may not see it")
+                    tails.append(stack.enter_context(closing(tail)))
+                for topic in sorted(seen.desired[name].topics):
+                    where = f"cluster '{name}', topic '{topic}'"
+                    if topic not in shown.topics:
+                        left_out.append(f"{where} does not exist, or this user may not see it")
+                    elif leaderless := _leaderless(shown, topic, args.partition):
+                        left_out.append(f"{where} has no leader for the partitions {listed(map(str, leaderless), 5)}")
                 continue
             error = view.monitors[name].error or DynamicKafkaError(f"Cluster '{name}' has not answered")
             if not seen.views.keys() & set(wanted):
                 raise ClusterUnavailableError(str(error), cluster_id=name)
-            warn(str(error))
+            left_out.append(str(error))
+    return tails, left_out
+
+
+def _leaderless(shown: ClusterView, topic: str, wanted: Collection[int] | None) -> list[int]:
+    """Return the partitions of a topic that should be read, and whose end nobody knows."""
+    partitions = range(shown.partitions.get(topic, 0))
+    return [p for p in partitions if p in (wanted or (p,)) and KafkaTopicPartition(topic, p) not in shown.ends]
 
 
 def _tail(
@@ -308,8 +328,10 @@ def _messages(tails: Sequence[_Tail], args: argparse.Namespace) -> Iterator[tupl
 class _Shown:
     """How messages are shown."""
 
-    def __init__(self, args: argparse.Namespace, key: Decoded, value: Decoded) -> None:
-        self._args, self._key, self._value = args, key, value
+    def __init__(self, args: argparse.Namespace, registry: tuple[str | None, Mapping[str, str]]) -> None:
+        plain = text_of_bytes if args.output == "json" else text_or_hex
+        self._args, self._header = args, plain
+        self._key, self._value = (decoder_of(name, *registry, plain) for name in (args.key_format, args.format))
 
     def as_line(self, cluster: str, message: Message) -> None:
         """Write a message in one line: its place, time, key, value and headers."""
@@ -318,7 +340,7 @@ class _Shown:
         place = f"{cluster}/{message.topic()}/{message.partition()}:{message.offset()}"
         parts = [place, time_text, self._shown(self._key, message.key()), self._shown(self._value, message.value())]
         if self._args.headers:
-            parts += [f"{name}={self._shown(_header, value)}" for name, value in _headers(message)]
+            parts += [f"{name}={self._shown(self._header, value)}" for name, value in _headers(message)]
         show_line("  ".join(parts))
 
     def as_json(self, cluster: str, message: Message) -> None:
@@ -331,14 +353,10 @@ class _Shown:
             "timestamp_ms": _time_ms(message),
         }
         for name, decode, data in (("key", self._key, message.key()), ("value", self._value, message.value())):
-            try:
-                found[name] = None if data is None else decode(_bytes(data))
-            except ValueError as error:
-                found |= {name: None, f"{name}_hex": _bytes(data or b"").hex(), f"{name}_error": _first_line(error)}
+            found |= _json_of(name, decode, data)
         if self._args.headers:
             found["headers"] = [
-                {"name": name, "value": None if value is None else _header(_bytes(value))}
-                for name, value in _headers(message)
+                {"name": name} | _json_of("value", self._header, data) for name, data in _headers(message)
             ]
         show_line(json.dumps(found, ensure_ascii=True, default=str))
 
@@ -354,7 +372,11 @@ class _Shown:
         return f"{text[:_SHOWN_CHARS]}... ({len(_bytes(data))} bytes; --full shows all)"
 
 
-_header = decoder_of("raw", None, {})
+def _json_of(name: str, decode: Decoded, data: Any) -> dict[str, Any]:
+    try:
+        return {name: None if data is None else decode(_bytes(data))}
+    except ValueError as error:
+        return {name: None, f"{name}_hex": _bytes(data).hex(), f"{name}_error": _first_line(error)}
 
 
 def _headers(message: Message) -> list[tuple[str, Any]]:

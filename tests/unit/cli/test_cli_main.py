@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from tests.web import WebServer
 
 from dynamic_kafka import __version__
+from dynamic_kafka.__main__ import main as program
 from dynamic_kafka.cli.main import main, parser_of_all
 from dynamic_kafka.errors import ConfigurationError
 from dynamic_kafka.observe.settings import METRICS_OPTIONS
@@ -48,6 +51,45 @@ def test_wrong_usage_is_json_where_json_is_asked_for(words: list[str], capsys: p
     assert found["exit_code"] == 2
     assert ("--top" if "--top" in words else "--password") in found["error"]
     assert "geheim" not in err
+
+
+def test_no_word_that_may_be_a_secret_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where a command was expected; a name that was misspelled is."""
+    for word, is_shown in (("sasl.password=geheim", False), ("lagg", True)):
+        with pytest.raises(SystemExit):
+            main([word])
+        err = capsys.readouterr().err
+        assert "invalid choice" in err
+        assert (word.rpartition("=")[2] in err) == is_shown
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("doctor >&-", 1, "standard output is closed"),
+        ("--version > /dev/full", 1, "the output cannot be written (No space left on device)"),
+    ],
+)
+def test_an_output_that_takes_nothing(command: str, code: int, said: str) -> None:
+    """One line says so."""
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m dynamic_kafka {command}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert said in done.stderr
+
+
+def test_ctrl_c_while_a_command_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback, and the exit code of shells."""
+
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "dynamic_kafka.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "dynamic_kafka.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert program() == 130
 
 
 def test_an_option_is_the_same_in_all_commands() -> None:

@@ -14,9 +14,11 @@ from tests.web import Answer, Request, WebServer
 
 from dynamic_kafka.cli import tail
 from dynamic_kafka.cli.main import main
-from dynamic_kafka.cli.message_text import decoder_of, text_of
-from dynamic_kafka.cli.tail import parse_start
+from dynamic_kafka.cli.message_text import decoder_of, text_of, text_of_bytes, text_or_hex
+from dynamic_kafka.cli.tail import _leaderless, parse_start
 from dynamic_kafka.errors import ClusterUnavailableError, ConfigurationError
+from dynamic_kafka.initializer import KafkaTopicPartition
+from dynamic_kafka.source.rules.model import ClusterView
 
 AVRO = {
     "type": "record",
@@ -101,7 +103,24 @@ def test_a_cluster_that_falls_silent_ends_the_command(
 )
 def test_bytes_as_text(name: str, data: bytes, shown: str) -> None:
     """What is no text, or would control a terminal, is shown in hexadecimal digits."""
-    assert text_of(decoder_of(name, None, {})(data)) == shown
+    assert text_of(decoder_of(name, None, {}, text_or_hex)(data)) == shown
+
+
+@pytest.mark.parametrize("text", ["order 7", "\x1b[31mred", "a\u200db", "0xfffe", ""])
+def test_bytes_for_programs_are_the_text_that_they_are(text: str) -> None:
+    """With all of its characters: JSON has an escape for each. What is no text is an error, and nobody takes it for one."""
+    assert decoder_of("auto", None, {}, text_of_bytes)(text.encode()) == text
+    with pytest.raises(ValueError, match="no UTF-8"):
+        decoder_of("raw", None, {}, text_of_bytes)(text.encode() + b"\xff")
+
+
+def test_partitions_without_a_leader_are_named() -> None:
+    """Those that should be read: nobody knows what they have."""
+    ends = {KafkaTopicPartition("t", 1): 5, KafkaTopicPartition("u", 0): 5}
+    shown = ClusterView("id", {"t": "x", "u": "y"}, {"t": 4, "u": 1}, ends)
+    assert _leaderless(shown, "t", None) == [0, 2, 3]
+    assert _leaderless(shown, "t", [1, 3]) == [3]
+    assert _leaderless(shown, "u", None) == []
 
 
 def test_messages_with_schemas_are_decoded(registry: str) -> None:
@@ -109,13 +128,13 @@ def test_messages_with_schemas_are_decoded(registry: str) -> None:
     order = avro({"id": 7, "at": 1_700_000_000_000, "raw": b"\xff"})
     expected = {"id": 7, "at": "2023-11-14 22:13:20+00:00", "raw": "0xff"}
     for name in ("auto", "avro-confluent"):
-        assert decoder_of(name, registry, {})(order) == expected
+        assert decoder_of(name, registry, {}, text_or_hex)(order) == expected
     message = framed(2, b"\x02\x02" + b"\x08\x2a\x12\x01n")  # the second message: one index, 1
     for name in ("auto", "protobuf-confluent"):
-        assert decoder_of(name, registry, {})(message) == {"id": "42", "name": "n"}
-    assert decoder_of("auto", registry, {})(framed(3, b'{"a": 1}')) == {"a": 1}
-    assert decoder_of("auto", registry, {})(b"plain") == "plain"
-    assert decoder_of("auto", registry, {})(framed(99, b"x")) == "0x000000006378"
+        assert decoder_of(name, registry, {}, text_or_hex)(message) == {"id": "42", "name": "n"}
+    assert decoder_of("auto", registry, {}, text_or_hex)(framed(3, b'{"a": 1}')) == {"a": 1}
+    assert decoder_of("auto", registry, {}, text_or_hex)(b"plain") == "plain"
+    assert decoder_of("auto", registry, {}, text_or_hex)(framed(99, b"x")) == "0x000000006378"
 
 
 @pytest.mark.parametrize(
@@ -133,13 +152,13 @@ def test_messages_with_schemas_are_decoded(registry: str) -> None:
 def test_bytes_that_do_not_fit_are_a_value_error(registry: str, name: str, data: bytes, message: str) -> None:
     """So that one bad message does not hide the others."""
     with pytest.raises(ValueError, match=message):
-        decoder_of(name, registry, {})(data)
+        decoder_of(name, registry, {}, text_or_hex)(data)
 
 
 def test_a_format_with_schemas_needs_a_registry() -> None:
     """The error names the argument."""
     with pytest.raises(ConfigurationError, match="avro-confluent needs --registry"):
-        decoder_of("avro-confluent", None, {})
+        decoder_of("avro-confluent", None, {}, text_or_hex)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -20,6 +21,10 @@ _EVERY_S = 0.5
 _CLEAR = "\r\x1b[K"
 
 
+def _can_draw() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 class StatusLine:
     """A line on standard error, if that is a terminal; otherwise nothing is written."""
 
@@ -29,7 +34,7 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Show a text in the place of the last one."""
-        if not sys.stderr.isatty():
+        if not _can_draw():
             return
         width = get_terminal_size().columns - 1
         with self._lock:
@@ -55,7 +60,7 @@ def status_while(text: Callable[[], str]) -> Iterator[StatusLine]:
     It is asked for in another thread, and empty for nothing new.
     """
     line, left = StatusLine(), threading.Event()
-    if not sys.stderr.isatty():
+    if not _can_draw():
         yield line
         return
 
