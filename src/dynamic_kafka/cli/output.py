@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -23,6 +24,8 @@ __all__ = [
     "duration",
     "json_text",
     "now_ms",
+    "padded",
+    "printable",
     "printable_json",
     "printable_lines",
     "show_details",
@@ -33,6 +36,7 @@ __all__ = [
     "show_table",
     "terminal",
     "warn",
+    "width_of",
     "write_text",
 ]
 
@@ -55,7 +59,7 @@ def printable_json(line: str) -> str:
 
 def show_line(text: str) -> None:
     """Write a line."""
-    sys.stdout.write(_printable(text) + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def show_stopped() -> None:
@@ -66,7 +70,7 @@ def show_stopped() -> None:
 
 def warn(text: str) -> None:
     """Write a warning to standard error."""
-    sys.stderr.write(f"dynamic-kafka: warning: {_printable(text)}\n")
+    sys.stderr.write(f"dynamic-kafka: warning: {printable(text)}\n")
 
 
 def complain(text: str) -> None:
@@ -89,10 +93,10 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Abst
     if console is not None:
         console.print(drawn(names, rows, numbers))
         return
-    cells = [[_printable(text) for text in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    cells = [[printable(text) for text in row] for row in rows]
+    widths = [max(map(width_of, column)) for column in zip(names, *cells, strict=True)]
     for row in [names, *cells]:
-        show_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        show_line("  ".join(padded(text, width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def terminal() -> Console | None:
@@ -114,9 +118,9 @@ def drawn(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Abstract
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(names):
-        table.add_column(Text(_printable(name)), overflow="fold", justify="right" if i in numbers else "left")
+        table.add_column(Text(printable(name)), overflow="fold", justify="right" if i in numbers else "left")
     for row in rows:
-        table.add_row(*(Text(_printable(text)) for text in row))  # not as markup, which an id may look like
+        table.add_row(*(Text(printable(text)) for text in row))  # not as markup, which an id may look like
     return table
 
 
@@ -176,9 +180,20 @@ def _cell(value: object) -> str:
 
 def printable_lines(text: str) -> str:
     """Escape the control characters in each line of a text."""
-    return "\n".join(map(_printable, text.split("\n")))
+    return "\n".join(map(printable, text.split("\n")))
 
 
-def _printable(text: str) -> str:
-    """Escape control characters, so that ids of other programs cannot control this terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+def printable(text: str) -> str:
+    """Escape control characters as Python does, so that ids of other programs cannot control this terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def width_of(text: str) -> int:
+    """Return the number of a terminal's cells that a printable text takes: East Asian characters take two, accents none."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return a printable text with blanks after it, or before it if `right`, so that it takes this width."""
+    blanks = " " * (width - width_of(text))
+    return blanks + text if right else text + blanks

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.commands import Run, runner
 
 from dynamic_kafka.cli.connection import add_option_arguments, options_of, parse_properties
-from dynamic_kafka.cli.output import duration
+from dynamic_kafka.cli.output import duration, show_rows
 from dynamic_kafka.cli.transactions import command as transactions
 from dynamic_kafka.cli.transactions.verdicts import (
     CommitLogView,
@@ -696,3 +696,14 @@ def test_on_a_terminal_rich_draws_the_table_if_it_is_there(
 def test_durations(milliseconds: int, text: str) -> None:
     """Two units are enough."""
     assert duration(milliseconds) == text
+
+
+def test_columns_are_aligned_as_a_terminal_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """East Asian characters take two cells, accents none, and what is escaped takes the cells of its escape."""
+    show_rows(["name", "n"], [["漢字", "1"], ["e\u0301", "2"], ["\u200d\x1b", "3"]])
+    assert capsys.readouterr().out.splitlines() == [
+        "name        n",
+        "漢字        1",
+        "e\u0301           2",
+        r"\u200d\x1b  3",
+    ]

@@ -10,7 +10,18 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from dynamic_kafka.cli.output import drawn, duration, show_line, show_rows, show_stopped, terminal, warn
+from dynamic_kafka.cli.output import (
+    drawn,
+    duration,
+    padded,
+    printable,
+    show_line,
+    show_rows,
+    show_stopped,
+    terminal,
+    warn,
+    width_of,
+)
 from dynamic_kafka.cli.sql.jobs import Job
 from dynamic_kafka.cli.sql.session import calls_to_spark
 from dynamic_kafka.cli.sql.status import StatusLine, batch_progress, status_while
@@ -308,9 +319,9 @@ class _Screen:
         if isinstance(item, _Snapshot):
             self._draw(item)
             return
-        cells = ["NULL" if value is None else value for value in item]
+        cells = ["NULL" if value is None else printable(value) for value in item]
         if not self._widths:
-            self._widths = [*map(len, self._columns)]
+            self._widths = [*map(width_of, self._columns)]
             self._grow(cells)
             show_line(self._aligned(self._columns))
             show_line("─" * (sum(self._widths) + 3 * (len(cells) - 1)))
@@ -323,14 +334,11 @@ class _Screen:
             self._live.stop()
 
     def _grow(self, cells: Sequence[str]) -> None:
-        self._widths = [max(w, min(len(c), _WIDEST)) for w, c in zip(self._widths, cells, strict=True)]
+        self._widths = [max(w, min(width_of(c), _WIDEST)) for w, c in zip(self._widths, cells, strict=True)]
 
     def _aligned(self, cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if i in self._numbers else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
-        )
-        return " │ ".join(padded).rstrip()
+        fields = enumerate(zip(cells, self._widths, strict=True))
+        return " │ ".join(padded(cell, width, right=i in self._numbers) for i, (cell, width) in fields).rstrip()
 
     def _draw(self, snapshot: _Snapshot) -> None:
         from rich.console import Group
