@@ -10,10 +10,14 @@ __all__ = ["ClientTotals", "client_numbers"]
 
 
 def client_numbers(text: str) -> tuple[str, dict[str, float]]:
-    """Return the name of a client and its numbers, from the JSON text of its statistics."""
+    """Return the name of a client and its numbers, from the JSON text of its statistics.
+
+    There is no round trip if no broker has answered since the last statistics.
+    """
     found = json.loads(text)
     brokers = list(found.get("brokers", {}).values())
     partitions = [p for topic in found.get("topics", {}).values() for p in topic.get("partitions", {}).values()]
+    round_trips_us = [b["rtt"]["avg"] for b in brokers if b["rtt"]["cnt"]]
     return found["name"], {
         "requests_total": found["tx"],
         "request_errors_total": sum(b["txerrs"] for b in brokers),
@@ -27,9 +31,8 @@ def client_numbers(text: str) -> tuple[str, dict[str, float]]:
         "disconnects_total": sum(b["disconnects"] for b in brokers),
         "queued_messages": found["msg_cnt"] + sum(p["fetchq_cnt"] for p in partitions),
         "queued_bytes": found["msg_size"] + sum(p["fetchq_size"] for p in partitions),
-        "round_trip_seconds": max((b["rtt"]["avg"] for b in brokers), default=0) / 1e6,
         "throttle_seconds": max((b["throttle"]["avg"] for b in brokers), default=0) / 1e3,
-    }
+    } | ({"round_trip_seconds": max(round_trips_us) / 1e6} if round_trips_us else {})
 
 
 class ClientTotals:

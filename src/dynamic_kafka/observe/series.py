@@ -83,7 +83,7 @@ CLIENTS: Mapping[str, str] = {
     "disconnects_total": "Connections lost.",
     "queued_messages": "Messages in the client's queues.",
     "queued_bytes": "Their bytes.",
-    "round_trip_seconds": "The mean time from a request to its answer, of the slowest broker.",
+    "round_trip_seconds": "The mean time from a request to its answer, of the slowest broker. Missing if none has answered.",
     "throttle_seconds": "The mean time that a broker held answers back because of a quota, of the slowest broker.",
 }
 """The numbers of librdkafka that are reported, of consumers and of producers: what they are, by the end of their names."""
