@@ -168,6 +168,8 @@ def run(source: SourceEnumerator, world: Logs, log: list[Any]) -> tuple[Verdict,
         batch = list(read_batch(world, document))
         planned = source.tasks(log[-2], log[-1])
         assert document.history is not None
+        for task in planned:
+            assert len({(r.cluster, r.topic, r.partition) for r in task.ranges}) == len(task.ranges)
         ranged = sum(r.end - r.start for task in planned for r in task.ranges)
         filed = sum(p.last - p.first for task in planned if task.history for p in task.history.pieces)
         all_ranges = (r for c in document.clusters.values() for r in c.ranges.values())

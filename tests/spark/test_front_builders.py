@@ -62,7 +62,7 @@ def test_kafka_source_in_batch_and_as_a_stream(
 def test_dynamic_source_with_a_service_object(
     spark: SparkSession, cluster_a: KafkaBroker, cluster_b: KafkaBroker, topic: Topic
 ) -> None:
-    """A service made in Python goes to the reader process, without its secrets in any option."""
+    """A service made in Python goes to the reader process as it is when a query starts, and no secret is in an option."""
     name = topic(cluster_a, cluster_b)
     for broker in (cluster_a, cluster_b):
         produce(broker.bootstrap_servers, name, [(None, "xyz")])
@@ -70,13 +70,16 @@ def test_dynamic_source_with_a_service_object(
         cluster: ClusterMetadata(frozenset({name}), {"bootstrap.servers": broker.bootstrap_servers})
         for cluster, broker in (("a", cluster_a), ("b", cluster_b))
     }
+    service = InMemoryMetadataService([KafkaStream("input-stream", {"a": parts["a"]})])
     source = (
         DynamicKafkaSource.builder()
-        .set_kafka_metadata_service(InMemoryMetadataService([KafkaStream("input-stream", parts)]))
+        .set_kafka_metadata_service(service)
         .set_stream_ids({"input-stream"})
         .set_deserializer(lambda raw: raw.select("cluster", ArrowDeserializer(pc.binary_length, "int")(F.col("value"))))
         .build()
     )
+    assert [tuple(r) for r in source.read(spark).collect()] == [("a", 3)]
+    service.set_streams([KafkaStream("input-stream", parts)])
     assert sorted(tuple(r) for r in source.read(spark).collect()) == [("a", 3), ("b", 3)]
 
 

@@ -17,6 +17,7 @@ from dynamic_kafka import (
     InMemoryMetadataService,
     KafkaRecordSerializationSchema,
     KafkaSink,
+    KafkaStream,
     SimpleStringSchema,
 )
 from dynamic_kafka.builders.serializers import RowExpression
@@ -130,3 +131,5 @@ def test_a_sink_is_registered_once_in_each_session(spark: SparkSession, rows: Da
     other = spark.newSession()
     assert not knows(other, name)
     assert knows(other, sink._registered(other.range(1)))
+    service.set_streams([KafkaStream("s", {})])  # Spark has pickled it as it was
+    assert sink._registered(rows) != name

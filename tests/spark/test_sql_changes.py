@@ -326,7 +326,26 @@ def test_two_environments_on_one_session(
     assert rows(other, "SELECT * FROM t") == [(2,)]
     assert rows(env, "SELECT * FROM t") == [(1,)]
     other.execute_sql("DROP TABLE t")
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        rows(other, "SELECT * FROM t")
+    with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        other.from_path("t")
     assert rows(env, "SELECT * FROM t") == [(1,)]
+
+
+def test_a_view_of_spark_keeps_its_name(
+    env: TableEnvironment, spark: SparkSession, cluster_a: KafkaBroker, topic: Topic
+) -> None:
+    """It was made after the table, and before the first query of that: the query would replace it."""
+    create_json(env, "mine", "id INT", cluster_a, topic(cluster_a))
+    spark.range(7, 8).createOrReplaceTempView("mine")
+    try:
+        with pytest.raises(ConfigurationError, match="'mine' exists already in Spark"):
+            rows(env, "SELECT * FROM mine")
+        assert [row[0] for row in spark.table("mine").collect()] == [7]
+    finally:
+        spark.catalog.dropTempView("mine")
+    assert rows(env, "SELECT * FROM mine") == []
 
 
 def test_columns_are_checked_when_the_table_is_made(

@@ -91,7 +91,7 @@ class KafkaSink:
         return records if self.parallelism is None else records.repartition(self.parallelism)
 
     def _registered(self, rows: DataFrame) -> str:
-        """Register a data source class that carries the objects; once in a session, because `foreachBatch` calls often."""
+        """Register a data source class that carries the objects as they are now; once, as `foreachBatch` calls often."""
         from dynamic_kafka.spark.datasource import activate, registered
 
         activate(rows.sparkSession)  # a new thread has none

@@ -79,7 +79,7 @@ class _Source:
         return self._deserialized(spark.read.format(self._registered(spark)).options(**self.options).load())
 
     def _registered(self, spark: SparkSession) -> str:
-        """Register a data source class that carries the objects; once in a session, however often it is read."""
+        """Register a data source class that carries the objects as they are now; once, however often it is read."""
         from dynamic_kafka.spark.datasource import registered
 
         return registered(spark, self._id, source_objects=self.objects)

@@ -6,6 +6,7 @@ opens anything: the stream reader's threads start with Spark's first call, in th
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -282,8 +284,13 @@ def activate(spark: SparkSession) -> None:
 
 
 def registered(spark: SparkSession, builder_id: str, **objects: object) -> str:
-    """Register a data source class that carries the objects of a builder, once in a session, and return its name."""
-    key = f"{NAME}.builder.{builder_id}"
+    """Register a data source class that carries the objects of a builder as they are now, and return its name.
+
+    Spark pickles a class when it is registered. So objects that have changed since, such as a metadata service in this
+    process, are registered again.
+    """
+    serializer: Any = CloudPickleSerializer
+    key = f"{NAME}.builder.{builder_id}.{hashlib.sha256(serializer().dumps(objects)).hexdigest()[:16]}"
     # A cloned session, as each query has one, keeps both the configuration and the data sources.
     name = spark.conf.get(key, None)
     if name is None:

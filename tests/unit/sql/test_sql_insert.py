@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
 from dynamic_kafka.errors import ConfigurationError, DynamicKafkaError
@@ -13,6 +15,7 @@ from dynamic_kafka.sql import insert
 from dynamic_kafka.sql.connectors.all import Table, table_of
 from dynamic_kafka.sql.errors.script import own_errors
 from dynamic_kafka.sql.insert import Jobs
+from dynamic_kafka.sql.session.checkpoints import checkpoint_of
 from dynamic_kafka.sql.session.result import TableResult
 from dynamic_kafka.sql.tables.definition import PhysicalColumn, TableDefinition
 from dynamic_kafka.sql.tables.types import FlinkType
@@ -67,11 +70,23 @@ def test_two_jobs_never_share_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs.insert(rows(), one, config, "SELECT 3")  # type: ignore[arg-type]
 
 
+@given(st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=2, unique=True))
+@example(["订单", "用户"])
+@example(["a b", "a_b"])
+@example(["a/b", "a\\b"])
+def test_two_names_have_two_folders(names: list[str]) -> None:
+    """Whatever characters they have: of two jobs with one checkpoint, Spark stops the first without a word."""
+    config: Any = SimpleNamespace(get={"execution.checkpointing.dir": "/checkpoints/"}.get)
+    folders = [checkpoint_of(None, config, name) for name in names]  # type: ignore[arg-type]
+    assert folders[0] != folders[1]
+    assert all(folder is not None and folder.isascii() and folder.count("/") == 2 for folder in folders)
+
+
 def test_a_batch_never_repeats_what_a_stream_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job with a checkpoint is not a batch by default. To repeat it, or to continue it, is a setting."""
     written: list[object] = []
     monkeypatch.setattr(insert, "_write", lambda *_: written.append(1))
-    monkeypatch.setattr(insert, "has_begun", lambda _, checkpoint: checkpoint == "/checkpoints/old_job")
+    monkeypatch.setattr(insert, "has_begun", lambda _, checkpoint: checkpoint == "/checkpoints/old_job-6c92ebf2")
     batch, jobs = SimpleNamespace(isStreaming=False, sparkSession=None), Jobs()
 
     def run(mode: str, name: str, *, could_be_stream: bool = True) -> None:
@@ -79,7 +94,9 @@ def test_a_batch_never_repeats_what_a_stream_has_written(monkeypatch: pytest.Mon
         config: Any = SimpleNamespace(mode=mode, get=settings.get)
         jobs.insert(batch, table(), config, "SELECT 1", could_be_stream=could_be_stream)  # type: ignore[arg-type]
 
-    with pytest.raises(ConfigurationError, match=r"'/checkpoints/old_job' is the checkpoint of a stream.*'streaming'"):
+    with pytest.raises(
+        ConfigurationError, match=r"'/checkpoints/old_job-6c92ebf2' is the checkpoint of a stream.*'streaming'"
+    ):
         run("automatic", "old job")
     assert not written
     run("batch", "old job")

@@ -176,6 +176,8 @@ class _ClusterReader:
         self._settings = settings
         self._access = access
         self._ranges = {KafkaTopicPartition(r.topic, r.partition): r for r in ranges}
+        if len(self._ranges) < len(ranges):  # one would be lost
+            raise CheckpointError(f"Cluster '{cluster}': a task has a partition twice; please report it: {ranges}")
         self._positions = {tp: r.start for tp, r in self._ranges.items()}
         self._open = set(self._ranges)
         self._new_topics: set[str] = set()

@@ -79,9 +79,9 @@ class ReadTask(NamedTuple):
 
 @without_collector
 def plan(document: Document) -> list[list[Range]]:
-    """Return the tasks of the document's batch; an empty list if there is nothing to read."""
-    ranges = _gap_ranges(document.history, document.clusters)
-    ranges += [
+    """Return the tasks of the document's batch; an empty list if there is nothing to read. No task has a partition twice."""
+    gaps = _gap_ranges(document.history, document.clusters)
+    ranges = gaps + [
         _range((name, topic, cluster.topics[topic], partition, start, end))
         for name, cluster in sorted(document.clusters.items())
         for (topic, partition), (start, end) in sorted(cluster.ranges.items())
@@ -93,9 +93,23 @@ def plan(document: Document) -> list[list[Range]]:
     records = sum([r[-1] - r[-2] for r in ranges])
     work = records + _RANGE_COST * len(ranges)
     if not packing.cuts:
-        return _whole(ranges, work, packing)
-    count = max(-(-work // packing.records_per_task), packing.min_tasks)
-    return _cut(ranges, records, min(count, packing.max_tasks or count, records))
+        tasks = _whole(ranges, work, packing)
+    else:
+        count = max(-(-work // packing.records_per_task), packing.min_tasks)
+        tasks = _cut(ranges, records, min(count, packing.max_tasks or count, records))
+    return [part for task in tasks for part in _each_once(task)] if gaps else tasks
+
+
+def _each_once(task: list[Range]) -> list[list[Range]]:
+    """Return a task's ranges as tasks with each partition once: a history may have several gaps in one."""
+    found: list[dict[tuple[str, str, int], Range]] = []
+    for r in task:
+        key = r.cluster, r.topic, r.partition
+        free = next((part for part in found if key not in part), None)
+        if free is None:
+            found.append(free := {})
+        free[key] = r
+    return [[*part.values()] for part in found]
 
 
 def _gap_ranges(stage: HistoryStage | None, clusters: Mapping[str, ClusterOffsets]) -> list[Range]:

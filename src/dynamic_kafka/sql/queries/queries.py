@@ -9,7 +9,7 @@ environment that ran a query last owns the temporary view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -57,7 +57,7 @@ class Queries:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._made: dict[str, bool] = {}  # whether it is a stream
-        self._made_in = ""  # the session's time zone
+        self._made_in: tuple[str, str] | None = None  # the session's settings that Spark puts into what is made
         self._making: set[str] = set()
         self._refusal: AnalysisException | None = None
         self.lock = lock_of(spark)
@@ -90,10 +90,12 @@ class Queries:
         for name in [*self.catalog.written]:
             with suppress(AnalysisException):  # it may be gone
                 self._spark.catalog.refreshTable(name)
+        self._hide_others({name.name.lower() for name in query.tables})
         problems: dict[str, Exception] = {}
         for key in sorted(self.catalog.read_by(text) - self._making):
             if self._is_made(key, streaming=streaming):
                 continue
+            self._check_free(key)
             try:
                 self._make(key, streaming=streaming)
             except (
@@ -135,9 +137,10 @@ class Queries:
 
     def _begin(self) -> None:
         activate(self._spark)
-        if (zone := self._zone()) != self._made_in:  # Spark has put the time zone into what was made
+        settings = self._zone(), str(self._spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min"))
+        if settings != self._made_in:
             self.forget()
-            self._made_in = zone
+            self._made_in = settings
 
     def _narrowed(
         self, query: Query, translated: str, rows: DataFrame, write: Callable[..., str], *, streaming: bool
@@ -231,10 +234,12 @@ class Queries:
         """
         self._begin()
         key = name.lower()
+        self._hide_others({key})
         if key in {*self.catalog.tables, *self.catalog.views}:
             mode = self.catalog.config.mode
             streaming = self.catalog.is_endless(key) if mode == "automatic" else mode == "streaming"
             if not self._is_made(key, streaming=streaming):
+                self._check_free(key)
                 self._make(key, streaming=streaming)
         if key in self.catalog.views and self._made[key] and self._known.has_ranks(self.catalog.views[key]):
             return self.query(f"TABLE {quoted(name)}", streaming=True)
@@ -287,13 +292,16 @@ class Queries:
 
     def _keep(self, rows: DataFrame, name: str, *, streaming: bool = True) -> None:
         """Give rows a name for queries, which is Spark's alone."""
+        self._check_free(name)
+        rows.createOrReplaceTempView(quoted(name))
+        owners(self._spark)[name] = ref(self)
+        self._made[name] = streaming
+
+    def _check_free(self, name: str) -> None:
         if name not in owners(self._spark) and self.catalog.is_in_spark((name,)):
             raise ConfigurationError(
                 f"'{name}' exists already in Spark, and this query needs the name for itself; drop it"
             )
-        rows.createOrReplaceTempView(quoted(name))
-        owners(self._spark)[name] = ref(self)
-        self._made[name] = streaming
 
     def _zone(self) -> str:
         return str(self._spark.conf.get("spark.sql.session.timeZone"))
@@ -315,6 +323,19 @@ class Queries:
                 self._spark.catalog.dropTempView(key)
                 del known[key]
         self._made.clear()
+
+    def _hide_others(self, names: Iterable[str]) -> None:
+        """Drop the temporary views of other environments with these names, if this one has no such table or view.
+
+        Otherwise a query would read tables that do not exist here, with the offsets of another time.
+        """
+        known = owners(self._spark)
+        for key in {*names}.intersection(known) - {*self.catalog.tables, *self.catalog.views}:
+            if (other := owner(known, key)) is not self:
+                self._spark.catalog.dropTempView(key)
+                del known[key]
+                if other is not None:
+                    other._made.pop(key, None)
 
     def _is_made(self, key: str, *, streaming: bool) -> bool:
         """Return whether a stream can read a table or view as it was made. One of files keeps the files that there were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -19,7 +20,12 @@ def checkpoint_of(spark: SparkSession, config: TableConfig, name: str) -> str | 
     """Return the folder of a job's checkpoint, which need not exist; None if no setting says where checkpoints are."""
     folder = config.get("execution.checkpointing.dir")
     if folder is not None:
-        return f"{folder.rstrip('/')}/{re.sub(r'[^A-Za-z0-9._-]', '_', name)}"
+        plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+        if (
+            plain != name
+        ):  # two names must not have one folder: Spark would stop the first job, and the second would go on
+            plain += f"-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return f"{folder.rstrip('/')}/{plain}"
     of_session = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     return f"{of_session.rstrip('/')}/{name}" if of_session else None
 
