@@ -159,6 +159,29 @@ def test_switching_at_a_time(cluster_a: KafkaBroker, topic: Topic, tmp_path: Pat
     query.close()
 
 
+def test_another_name_of_the_cluster_is_no_other_cluster(cluster_a: KafkaBroker, topic: Topic, tmp_path: Path) -> None:
+    """Without ids, nothing shows that a cluster of the history is none that is read: its rows may come twice.
+
+    Rows of another topic, or from before the log, are not read again.
+    """
+    name = topic(cluster_a)
+    fill(cluster_a, name, 30, partitions=1)
+    found = read_batch(on(cluster_a, name))
+    other = [row | {"cluster": "old", "topic": "other"} for row in found[:20]]
+    for folder, rows, verdict in (
+        ("renamed", [row | {"cluster": "old"} for row in found[:20]], "not proved"),
+        ("both", [*found[:10], *(row | {"cluster": "old"} for row in found[10:20])], "not proved"),
+        ("another", [*found[:10], *other], "exact"),
+    ):
+        archive(tmp_path / folder, rows, files=1)
+        query = Query(on(cluster_a, name, **{"history.path": str(tmp_path / folder)}))
+        query.step()
+        said = query.enumerator.report()["history"]
+        assert said["verdict"] == verdict
+        assert (f"kafka/{name}-0 may be old/{name}-0" in said["promise"]) == (verdict == "not proved")
+        query.close()
+
+
 def test_gaps_are_read_from_kafka_and_another_topic_of_the_name_is_refused(
     cluster_a: KafkaBroker, topic: Topic, tmp_path: Path
 ) -> None:

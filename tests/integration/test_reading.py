@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,8 +17,8 @@ from dynamic_kafka.errors import CheckpointError, DataLossError, OffsetResolutio
 from dynamic_kafka.initializer import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from dynamic_kafka.source.configure import SourceObjects
 from dynamic_kafka.testing import KafkaBroker, produce, wait_until
-from tests.brokers import delete_records
-from tests.engine import Query, read_batch
+from tests.brokers import delete_records, leave_open
+from tests.engine import MetadataFile, Query, part, read_batch
 from tests.spark.tables import FOR_EVER
 
 pytestmark = pytest.mark.broker
@@ -251,6 +252,42 @@ def test_a_range_whose_records_are_deleted_before_the_start(
         read_batch(given)
     assert [r["offset"] for r in read_batch(given | {"failOnDataLoss": "false"})] == list(range(deleted, 3))
     assert "were deleted" in caplog.text
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_what_is_behind_an_open_transaction_is_not_known(
+    cluster_a: KafkaBroker, topic: Topic, tmp_path: Path, *, drain: bool
+) -> None:
+    """Records may come of it, and there may be others after it. So a topic that goes has "an unknown number" of them.
+
+    One that drains goes on until the transaction has ended.
+    """
+    stays, goes = topic(cluster_a), topic(cluster_a)
+    for name in (stays, goes):
+        produce(cluster_a.bootstrap_servers, name, [(None, b"1")])
+    metadata = MetadataFile(tmp_path / "streams.yaml")
+    metadata.write(s={"a": part(cluster_a, stays, goes)})
+    more = {"kafka.isolation.level": "read_committed", "drain-on-removal": str(drain).lower(), "drain-quiet-ms": "500"}
+    query = Query(metadata.options(startingOffsets="earliest") | more)
+    query.run_until_rows(2)
+    leave_open(cluster_a, goes, "open", **{"transaction.timeout.ms": "8000"})
+    produce(cluster_a.bootstrap_servers, goes, [(None, b"after")])
+    query.run_for(1)
+    metadata.write(s={"a": part(cluster_a, stays)})
+    if drain:
+        query.run_until_rows(3)
+
+        def is_drained() -> bool:
+            query.run_for(0.3)
+            return any("was drained" in text for text in query.events())
+
+        wait_until(is_drained, 30, "the end of the transaction")
+        assert any("draining an unknown number of records" in text for text in query.events())
+        assert any("was drained; 0 records are left unread" in text for text in query.events())
+    else:
+        query.run_for(2)
+        assert any("was removed; an unknown number of records are left unread" in text for text in query.events())
+    query.close()
 
 
 def test_a_log_that_ended_below_the_position_is_read_once(cluster_a: KafkaBroker, topic: Topic) -> None:

@@ -197,7 +197,7 @@ class ClusterConnection:
         ends = log_offsets(self._clients, partitions, LOG_END, self._timeout_s)
         if partitions and not ends:
             raise ClusterUnavailableError(
-                f"Cluster '{self.cluster_id}': the ends of logs that are shorter than expected could not be fetched",
+                f"Cluster '{self.cluster_id}': the ends of logs with open transactions could not be fetched",
                 cluster_id=self.cluster_id,
             )
         return ends

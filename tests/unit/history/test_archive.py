@@ -745,6 +745,17 @@ def test_a_day_becomes_one_file_in_order(folder: Folder) -> None:
     assert folder.compact(before=FIRST_DAY + dt.timedelta(days=2)).days == {}
 
 
+def test_a_day_whose_later_files_have_a_new_column_becomes_one_file(folder: Folder) -> None:
+    """Also if the column is never null, as Spark declares that of a constant."""
+    folder.write({0: (0, 2)}, [rows(0, [0, 1])])
+    never_null = pa.field("added", pa.int32(), nullable=False)
+    folder.write({0: (2, 4)}, [rows(0, [2, 3]).append_column(never_null, pa.array([5, 5], pa.int32()))])
+    assert folder.compact(before=FIRST_DAY + dt.timedelta(days=1)).days == {"2013-01-01": 2}
+    (file,) = (f for f in archive.files(folder.path))
+    assert pq.read_table(file, partitioning=None)["added"].to_pylist() == [None, None, 5, 5]
+    assert archive.verify(folder.path).is_sound
+
+
 def test_a_compaction_has_few_bytes_in_memory(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """However well they are compressed: a window of rows has as many as the uncompressed bytes allow."""
     found: list[int] = []

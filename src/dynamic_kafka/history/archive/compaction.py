@@ -245,6 +245,8 @@ def _rewritten(files: Files, archive: Archive, day: str, paths: Sequence[str]) -
     try:
         footers = [pq.read_metadata(files.full(path), filesystem=files.file_system) for path in paths]
         schema = pa.unify_schemas([footer.schema.to_arrow_schema() for footer in footers]).remove_metadata()
+        # A column that is new on this day is in none of the earlier files.
+        schema = pa.schema([field.with_nullable(True) for field in schema])
     except pa.ArrowException as error:
         raise ArchiveError(
             f"The files of day {day or 'without a time'} have columns of different types, so they stay as they are: {error}"

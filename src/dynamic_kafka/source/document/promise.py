@@ -27,6 +27,7 @@ Kind = Literal[
     "too many",
     "copied",
     "moved",
+    "another name",
     "twice",
     "maybe twice",
     "out of order",
@@ -71,6 +72,13 @@ _WORDS: Mapping[Kind, tuple[Verdict, str]] = {
         (
             "{n} offsets that the history does not have are in Kafka and not read from it, because only the 1,000 largest "
             "gaps are: {ranges}"
+        ),
+    ),
+    "another name": (
+        "not proved",
+        (
+            "rows of the history may come twice, because nothing shows that a cluster which this query does not read is "
+            "another one than a cluster which it reads, and not its former name: {ranges}"
         ),
     ),
     "moved": (

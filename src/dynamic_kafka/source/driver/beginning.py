@@ -27,6 +27,7 @@ from dynamic_kafka.source.rules.switch import (
     check_rows,
     copies_seen,
     gaps_of,
+    names_seen,
     next_offsets,
 )
 
@@ -102,8 +103,8 @@ def begin_with_history(
         said = said.and_seen(Seen.of("deleted", start.given_up))
     if by_largest:
         compared, lacking = _compare(frozen, switched, document, start.begins, records_at)
-        read = [(name, tp) for name, state in document.clusters.items() for tp in state.ranges]
-        lacking += copies_seen(switched, read)
+        starts = {(name, tp): at for name, state in document.clusters.items() for tp, (at, _) in state.ranges.items()}
+        lacking += copies_seen(switched, starts) + names_seen(switched, starts)
         said = replace(said, recognized=tuple(sorted(compared.items()))).and_seen(*lacking)
     if settings.switch == "coordinates":
         said = replace(said, rows=frozen.history.rows)

@@ -116,8 +116,6 @@ class ClusterMonitor:
         self.answers = OffsetAnswers()
         self.error: DynamicKafkaError | None = None
         self.fatal: DynamicKafkaError | None = None
-        self.doubted: frozenset[KafkaTopicPartition] = frozenset()
-        """The next look also asks where the whole logs of these partitions end (`ClusterView.log_ends`)."""
         self.authentication_failed = False
         self._failing_since: float | None = None
         self._failed_at = 0.0
@@ -383,6 +381,10 @@ class ClusterMonitor:
             for name, (since, last) in self._absent.items()
             if name in target.topics and last - since >= _MISSING_AFTER_S
         )
+        log_ends = None
+        if target.properties.get("isolation.level") == "read_committed":
+            kept = (before.log_ends if before is not None else None) or {}
+            log_ends = {tp: kept[tp] for tp in unanswered if tp in kept} | connection.log_ends(ends.keys())
         view = ClusterView(
             kafka_id=self._kafka_id,
             topics={name: topic_id_text(info.topic_id) for name, info in self._infos.items()},
@@ -393,11 +395,7 @@ class ClusterMonitor:
             user=principal(target.properties) if self._denied & target.topics else "",
             last_ends={tp: known.get(tp, last_ends.get(tp, 0)) for tp in unanswered if tp.topic in target.topics},
             unconfirmed=(target.topics & self._absent.keys()) - missing,
-            log_ends=(
-                connection.log_ends(self.doubted)
-                if target.properties.get("isolation.level") == "read_committed"
-                else None
-            ),
+            log_ends=log_ends,
         )
         return view if before is None or not _equal(view, before) else before  # the same object: nothing is new
 

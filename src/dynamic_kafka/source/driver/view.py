@@ -113,8 +113,6 @@ class SourceView:
                 return self._last[-1]
             seen_at = {name: self.monitors[name].seen_at for name in fresh}
             regressed = self._lasting.regressed(known, fresh, seen_at)
-            for name in fresh:
-                self.monitors[name].doubted = frozenset(self._lasting.asked.get(name, ()))
             decided = self._lasting.below <= regressed.keys()
             if not at_once or (decided and not is_undecided(known, clusters, views, inactive)):
                 break

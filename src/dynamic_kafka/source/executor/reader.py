@@ -38,6 +38,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from dynamic_kafka.errors import (
+    CheckpointError,
     ClusterUnavailableError,
     ConfigurationError,
     DataLossError,

@@ -26,8 +26,6 @@ class Lasting:
         self._quiet_s, self._below_s = quiet_s, below_s
         self._quiet_since: dict[tuple[str, str], tuple[list[int], float]] = {}
         self._below_since: dict[tuple[str, KafkaTopicPartition], tuple[float, int | None]] = {}
-        self.asked: dict[str, set[KafkaTopicPartition]] = {}
-        """By cluster, the partitions for which `ClusterView.log_ends` is needed: they end below the position."""
 
     @property
     def is_counting(self) -> bool:
@@ -49,6 +47,8 @@ class Lasting:
     ) -> set[tuple[str, str]]:
         """Return the draining topics that were read to their ends, if the ends have not moved for the quiet time.
 
+        Under read_committed, the records of an open transaction may still come, and so may those after them.
+
         Args:
             known: The clusters of the last document.
             views: The clusters that answer.
@@ -64,7 +64,9 @@ class Lasting:
             ranges = known[name].ranges
             tps = [tp for tp in partitions[name].get(topic, ()) if tp in ranges]
             ends = [views[name].ends.get(tp, -1) for tp in tps]
-            caught_up = all(ranges[tp][1] >= end >= 0 for tp, end in zip(tps, ends, strict=True))
+            log_ends = views[name].log_ends
+            whole = ends if log_ends is None else [log_ends.get(tp, -1) for tp in tps]
+            caught_up = ends == whole and all(ranges[tp][1] >= end >= 0 for tp, end in zip(tps, ends, strict=True))
             now = seen_at[name]
             before, since = self._quiet_since.get((name, topic), ([], now))
             if not caught_up or ends != before:
@@ -83,7 +85,6 @@ class Lasting:
         shorter, and a query that has read uncommitted records may be beyond its begin.
         """
         below: dict[tuple[str, KafkaTopicPartition], tuple[float, int | None]] = {}
-        self.asked = {}
         for name, c in known.items():
             if name not in views:
                 continue
@@ -92,10 +93,7 @@ class Lasting:
                 seen = views[name].ends.get(tp, position)
                 if seen >= position:
                     continue
-                end: int | None = seen
-                if log_ends is not None:
-                    self.asked.setdefault(name, set()).add(tp)
-                    end = log_ends.get(tp)  # None: the next look asks for it
+                end = seen if log_ends is None else log_ends.get(tp)
                 if end is None or end < position:
                     since, lowest = self._below_since.get((name, tp), (seen_at[name], None))
                     below[name, tp] = since, min((e for e in (end, lowest) if e is not None), default=None)

@@ -70,7 +70,8 @@ class ClusterView:
         last_ends: The last known end of each partition that has none in `ends` now.
         unconfirmed: The monitored topics that do not exist according to the last answer. It may be wrong for a moment, and
             they are not in `missing` yet.
-        log_ends: Under read_committed, the ends of logs with all their records, as far as they were asked for; else None.
+        log_ends: Under read_committed, the last known ends of logs with all their records; else None. They were asked for
+            after `ends`.
     """
 
     kafka_id: str
@@ -176,7 +177,10 @@ class Event(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """The number of records that are left unread: at least `known` and, if `exact`, no more."""
+    """The number of records that are left unread: at least `known` and, if `exact`, no more.
+
+    What is behind an open transaction may become records, so it is not known.
+    """
 
     known: int
     exact: bool
@@ -189,7 +193,8 @@ class Unread(NamedTuple):
             if view is not None and tp in state.ranges:
                 end = view.ends.get(tp, view.last_ends.get(tp))
                 known += max(0, (end or 0) - state.ranges[tp][1])
-                exact &= end is not None and (tp in view.ends or tp.topic in view.missing)
+                whole = end if view.log_ends is None else view.log_ends.get(tp)
+                exact &= end is not None and end == whole and (tp in view.ends or tp.topic in view.missing)
             else:
                 exact = False
         return cls(known, exact)

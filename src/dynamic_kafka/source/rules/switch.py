@@ -53,6 +53,7 @@ __all__ = [
     "check_rows",
     "copies_seen",
     "gaps_of",
+    "names_seen",
     "next_offsets",
 ]
 
@@ -377,6 +378,23 @@ def copies_seen(switched: Switched, read: Iterable[tuple[str, KafkaTopicPartitio
             text = f"{cluster}/{tp.topic}-{tp.partition} continues {'/'.join(old)}"
             (both if of_history else again).append(text)
     return [*([Seen.of("copied", again)] if again else []), *([Seen.of("moved", both)] if both else [])]
+
+
+def names_seen(switched: Switched, starts: Mapping[tuple[str, KafkaTopicPartition], int]) -> list[Seen]:
+    """Return what is to be said of clusters of the history that may be clusters which are read, under another name.
+
+    Args:
+        switched: Where Kafka goes on.
+        starts: Where the partitions that are read from Kafka begin.
+    """
+    found = [
+        f"{cluster}/{tp.topic}-{tp.partition} may be {name}/{topic}-{tp.partition}"
+        for (name, topic), unread in sorted(switched.unread.items())
+        if not unread.kafka_id
+        for (cluster, tp), start in sorted(starts.items())
+        if tp.topic == topic and start < unread.offsets.get(tp.partition, 0)
+    ]
+    return [Seen.of("another name", found)] if found else []
 
 
 def gaps_of(
