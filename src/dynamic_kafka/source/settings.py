@@ -115,7 +115,8 @@ class SourceSettings:
         "drain-on-removal",
         boolean,
         "false",
-        doc="If true, a removed topic is still read until no records arrive any more. If false, reading stops at once.",
+        doc="If true, a removed topic is still read until no records arrive any more, and under read_committed no "
+        "transaction is open. If false, reading stops at once.",
     )
     drain_quiet_ms: int = option(
         "drain-quiet-ms",
