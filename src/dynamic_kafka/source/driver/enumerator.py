@@ -204,7 +204,7 @@ class SourceEnumerator:
             result.changed = self._view.add_marks(document, result.moving.standby)
             result.changed |= self._view.add_anchors(document, result.moving.comparisons)
             self._note_unmarked(result)
-        waits = not result.changed and (not backlog or (limited and self._hold_back(backlog)))
+        waits = not result.changed and (not backlog or (limited and self._hold_back(document, backlog)))
         if self._aligner is not None and not waits:
             at_once = self._available_now or not limited
             readable = self._aligner.admit(
@@ -487,14 +487,14 @@ class SourceEnumerator:
                 )
                 self._log_events([Event("warning", text)])
 
-    def _hold_back(self, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
-        """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`)."""
+    def _hold_back(self, document: Document, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
+        """Return whether to wait for more records (`minOffsetsPerTrigger`, `maxTriggerDelay`), if more can come."""
         least = self._settings.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
         if time.monotonic() - self._last_batch_at >= self._settings.max_trigger_delay_ms / 1000:
             return False
-        return sum(sum(tps.values()) for tps in backlog.values()) < least
+        return sum(sum(tps.values()) for tps in backlog.values()) < least and not _is_the_rest(document, backlog)
 
     def _commit(self, finished: Document) -> None:
         """Commit the last batch to the consumer group, for monitoring. Spark has finished it when it asks for the next."""
@@ -544,6 +544,15 @@ def _backlog(
         if tps:
             backlog[name] = tps
     return backlog
+
+
+def _is_the_rest(document: Document, backlog: Mapping[str, Mapping[KafkaTopicPartition, int]]) -> bool:
+    """Return whether what can be read now reaches the stops of all partitions."""
+    return all(
+        tp in cluster.stops and position + backlog.get(name, {}).get(tp, 0) >= cluster.stops[tp]
+        for name, cluster in document.clusters.items()
+        for tp, (_, position) in cluster.ranges.items()
+    )
 
 
 def _not_found(seen: SourceSnapshot) -> Iterator[Event]:

@@ -444,6 +444,16 @@ def test_trigger_once_reads_all_that_there_is(enumerator: Enumerate) -> None:
     assert query.latest_offset(first, limited=False) != first
 
 
+def test_the_last_records_before_the_stops_are_not_held_back(enumerator: Enumerate) -> None:
+    """No more can come, so the least number of a batch cannot be reached."""
+    given = {"minOffsetsPerTrigger": "60", "maxOffsetsPerTrigger": "70", "startingOffsets": "earliest"}
+    query = enumerator(**given, endingOffsets=json.dumps({"t": {"0": 100, "1": 10}}))
+    first = batch(query)
+    second = batch(query, first)
+    assert ranges(query.tasks(first, second)) != []
+    assert sum(end - start for *_, start, end in ranges(query.tasks(first, second))) == 40
+
+
 @pytest.mark.parametrize("wrong", [-2, None, 1.0, True, "5", "no mapping", "left out"])
 def test_a_wrong_answer_of_an_initializer_is_an_error(enumerator: Enumerate, wrong: Any) -> None:
     """It names the class, and nothing is written into the checkpoint."""
