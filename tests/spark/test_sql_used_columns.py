@@ -13,6 +13,7 @@ from dynamic_kafka.sql.queries import queries
 from dynamic_kafka.testing import KafkaBroker, produce
 from tests.brokers import delete_records
 from tests.spark.tables import FOR_EVER, Topic, as_batches, create, on, records, rows, write
+from tests.versions import SPARK
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -148,12 +149,15 @@ def test_what_else_reads_a_table_reads_the_whole_one(spark: SparkSession, filled
         spark.sql("CREATE OR REPLACE TEMPORARY VIEW w AS SELECT COUNT(*) AS n FROM t")
         spark.conf.set("x", "' OR '1' = '1")
         try:
+            of_session = [  # Spark 4.1 does not know this schema
+                "SELECT t.id, n FROM t, session.w AS w WHERE t.id > 9",
+                "SELECT a.id, (SELECT COUNT(*) FROM session.t) FROM t AS a WHERE a.id > 9",
+            ]
             for query in (
                 "SELECT id, counted(0) FROM t WHERE id > 9",
                 "SELECT t.id, n FROM t, global_temp.g WHERE t.id > 9",
-                "SELECT t.id, n FROM t, session.w AS w WHERE t.id > 9",
                 "SELECT t.id, n FROM t, w WHERE t.id > 9",
-                "SELECT a.id, (SELECT COUNT(*) FROM session.t) FROM t AS a WHERE a.id > 9",
+                *(of_session if SPARK >= (4, 2) else ()),
             ):
                 assert sorted(rows(filled, query)) == [(10, len(_LINES)), (11, len(_LINES))], query
             assert set(rows(filled, "SELECT most() FROM t WHERE id > 9")) == {("n2",)}
