@@ -589,7 +589,7 @@ def test_settings_of_jobs(
     first, second = (env.execute_sql("INSERT INTO t SELECT id FROM s").queries[0] for _ in range(2))
     assert [query.name for query in (first, second)] == ["nightly copy", "nightly copy-2"]
     assert first._jsq.streamingQuery().trigger().toString() == "ProcessingTimeTrigger(120000)"
-    assert (tmp_path / "checkpoints" / "nightly_copy" / "metadata").exists()
+    assert (tmp_path / "checkpoints" / "nightly_copy-d7580694" / "metadata").exists()
     env.execute_sql("RESET 'pipeline.name'")
     env.execute_sql("RESET 'execution.checkpointing.interval'")
     (third,) = env.execute_sql("INSERT INTO t SELECT id FROM s").queries
