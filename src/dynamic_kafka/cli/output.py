@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dynamic_kafka.errors import ConfigurationError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "complain",
     "drawn",
+    "draws",
     "duration",
     "json_text",
     "now_ms",
@@ -97,6 +98,11 @@ def show_rows(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Abst
     widths = [max(map(width_of, column)) for column in zip(names, *cells, strict=True)]
     for row in [names, *cells]:
         show_line("  ".join(padded(text, width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def draws(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that takes colors and moves of its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def terminal() -> Console | None:

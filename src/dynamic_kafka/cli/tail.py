@@ -256,7 +256,7 @@ def _tails(args: argparse.Namespace, settings: SourceSettings, stack: ExitStack)
 
 
 def _leaderless(shown: ClusterView, topic: str, wanted: Collection[int] | None) -> list[int]:
-    """Return the partitions of a topic that should be read, and whose end nobody knows."""
+    """Return the wanted partitions of a topic that have no leader."""
     partitions = range(shown.partitions.get(topic, 0))
     return [p for p in partitions if p in (wanted or (p,)) and KafkaTopicPartition(topic, p) not in shown.ends]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamic_kafka.cli.output import draws
 from dynamic_kafka.cli.sql.completion import Known, candidates
 from dynamic_kafka.errors import SqlError
 
@@ -32,7 +32,7 @@ def editor(known: Callable[[], Known], below: Callable[[], str]) -> Callable[[],
 
     It raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C.
     """
-    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+    if sys.stdin.isatty() and draws(sys.stdout):
         with suppress(ImportError):
             session = _session(known)
 

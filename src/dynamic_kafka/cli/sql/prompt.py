@@ -10,7 +10,7 @@ from contextlib import suppress
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from dynamic_kafka.cli.output import show_line, show_rows, show_stopped
+from dynamic_kafka.cli.output import draws, show_line, show_rows, show_stopped
 from dynamic_kafka.cli.sql.completion import Known
 from dynamic_kafka.cli.sql.editor import editor
 from dynamic_kafka.cli.sql.jobs import Job, progress_of, summary, warn_of_bad_messages
@@ -136,7 +136,7 @@ def _that_run(jobs: list[Job]) -> tuple[list[Job], bool]:
 
 def _show_error(error: Exception) -> None:
     """Show an error, with the line and a caret under its place if it has one."""
-    colored = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    colored = draws(sys.stderr) and not os.environ.get("NO_COLOR")
     red, plain = ("\x1b[31m", "\x1b[0m") if colored else ("", "")
     text = str(error).partition("\n")[0]
     if not isinstance(error, DynamicKafkaError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -11,7 +10,7 @@ from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
 from typing import Any, cast
 
-from dynamic_kafka.cli.output import duration
+from dynamic_kafka.cli.output import draws, duration
 from dynamic_kafka.cli.sql.session import GROUP, connected_session
 
 __all__ = ["StatusLine", "batch_progress", "batch_text", "status_while"]
@@ -19,10 +18,6 @@ __all__ = ["StatusLine", "batch_progress", "batch_text", "status_while"]
 _FIRST_S = 1.0  # what takes less needs no status
 _EVERY_S = 0.5
 _CLEAR = "\r\x1b[K"
-
-
-def _can_draw() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class StatusLine:
@@ -34,7 +29,7 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Show a text in the place of the last one."""
-        if not _can_draw():
+        if not draws(sys.stderr):
             return
         width = get_terminal_size().columns - 1
         with self._lock:
@@ -60,7 +55,7 @@ def status_while(text: Callable[[], str]) -> Iterator[StatusLine]:
     It is asked for in another thread, and empty for nothing new.
     """
     line, left = StatusLine(), threading.Event()
-    if not _can_draw():
+    if not draws(sys.stderr):
         yield line
         return
 

@@ -8,7 +8,7 @@ Rules:
    records before it are earlier, also where the producers' times are out of order. After it may be earlier ones: an upper
    bound proves nothing.
 4. The broker looked only at records that it still had. So a range that begins below the start of its log, asked for after
-   the times, stays as it is: nobody knows the times of the deleted records, and whoever reads the range reports them.
+   the times, stays as it is. The times of the deleted records are not known, and the reader of the range reports the loss.
 5. A history is read as a whole.
 """
 

@@ -21,9 +21,7 @@ def checkpoint_of(spark: SparkSession, config: TableConfig, name: str) -> str | 
     folder = config.get("execution.checkpointing.dir")
     if folder is not None:
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
-        if (
-            plain != name
-        ):  # two names must not have one folder: Spark would stop the first job, and the second would go on
+        if plain != name:  # of two jobs with one folder, Spark would stop the first without an error
             plain += f"-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return f"{folder.rstrip('/')}/{plain}"
     of_session = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
